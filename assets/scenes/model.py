@@ -1,0 +1,229 @@
+"""What is known of a scene: its bands, where it lies, when it was taken, and whether it may be used.
+
+Belongs here: values only, picklable and turned into plain JSON and back without loss. Nothing here opens a raster. File names are
+held as uris: POSIX paths relative to the source folder in which every byte that text cannot hold is escaped, one to one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import shapely
+from shapely.geometry.base import BaseGeometry
+
+from resources.errors import ErrorKind
+
+Affine6 = tuple[float, float, float, float, float, float]
+"""`(a, b, c, d, e, f)` of `affine.Affine`: pixel (column, row) to CRS coordinates."""
+
+
+class SceneVerdict(StrEnum):
+    """What happens to a scene now. Only ACCEPTED scenes reach tiles; every other one is listed with its reason."""
+
+    ACCEPTED = "ACCEPTED"
+    REJECTED = "REJECTED"
+    WAITING = "WAITING"
+    UNSETTLED = "UNSETTLED"
+    UNDATED = "UNDATED"
+    BEFORE_FIRST_WINDOW = "BEFORE_FIRST_WINDOW"
+    AFTER_LAST_WINDOW = "AFTER_LAST_WINDOW"
+    IN_FUTURE = "IN_FUTURE"
+    OUTSIDE_AREA = "OUTSIDE_AREA"
+
+
+class MaskSource(StrEnum):
+    """What says which pixels of a band are valid, strongest first: GDAL asks in this order too."""
+
+    PER_DATASET = "per_dataset"
+    NODATA = "nodata"
+    ALPHA = "alpha"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class BandRef:
+    """One band of a scene: a named, 1-based `index` into the file at `uri` (see `band_path`).
+
+    `digest` is the sha256 (64 hex) over the file and its sidecars. `size_bytes`, `mtime_ns` and `inode` are the main file's, for
+    `file_changed`. `nodata` may be NaN. `crs` is an authority code or WKT. `alpha_index` is the file's alpha band, if it has one.
+    """
+
+    name: str
+    uri: str
+    index: int
+    digest: str
+    size_bytes: int
+    mtime_ns: int
+    inode: int
+    dtype: str
+    nodata: float | None
+    width: int
+    height: int
+    transform: Affine6
+    crs: str
+    scale: float = 1.0
+    offset: float = 0.0
+    mask: MaskSource = MaskSource.NONE
+    alpha_index: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; a nodata that JSON cannot hold is named as text."""
+        plain = asdict(self)
+        plain["transform"] = list(self.transform)
+        plain["mask"] = self.mask.value
+        if self.nodata is not None and not math.isfinite(self.nodata):
+            plain["nodata"] = str(self.nodata)
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> BandRef:
+        """The band that `to_json` wrote; keys of later versions are ignored."""
+        known = {name: plain[name] for name in _BAND_FIELDS if name in plain}
+        a, b, c, d, e, f = (float(value) for value in plain["transform"])
+        known["transform"] = (a, b, c, d, e, f)
+        known["mask"] = MaskSource(plain.get("mask", MaskSource.NONE))
+        known["nodata"] = None if plain["nodata"] is None else float(plain["nodata"])
+        return cls(**known)
+
+
+_BAND_FIELDS = tuple(entry.name for entry in fields(BandRef))
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One scene of the source with everything that was found out about it.
+
+    `digest` (64 hex) covers every file of the scene and its item; it is empty only for a scene that could not be read at all because
+    it is still being written. `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split at the antimeridian; None when
+    the scene was not opened. `window` is the batch window's key, None when no window holds the scene.
+    """
+
+    scene_id: str
+    verdict: SceneVerdict
+    digest: str
+    acquired: datetime | None = None
+    window: str | None = None
+    bands: Mapping[str, BandRef] = field(default_factory=dict)
+    crs: str = ""
+    footprint: BaseGeometry | None = None
+    uris: tuple[str, ...] = ()
+    size_bytes: int = 0
+    kind: ErrorKind | None = None
+    reason: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        """The scene may be used for tiles."""
+        return self.verdict is SceneVerdict.ACCEPTED
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, the footprint as WKB in hex."""
+        return {
+            "scene_id": self.scene_id,
+            "verdict": self.verdict.value,
+            "digest": self.digest,
+            "acquired": None if self.acquired is None else self.acquired.isoformat(),
+            "window": self.window,
+            "bands": {name: band.to_json() for name, band in self.bands.items()},
+            "crs": self.crs,
+            "footprint": None if self.footprint is None else shapely.to_wkb(self.footprint, hex=True),
+            "uris": list(self.uris),
+            "size_bytes": self.size_bytes,
+            "kind": None if self.kind is None else self.kind.value,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Scene:
+        """The scene that `to_json` wrote."""
+        return cls(
+            scene_id=plain["scene_id"],
+            verdict=SceneVerdict(plain["verdict"]),
+            digest=plain["digest"],
+            acquired=None if plain["acquired"] is None else datetime.fromisoformat(plain["acquired"]),
+            window=plain["window"],
+            bands={name: BandRef.from_json(band) for name, band in plain["bands"].items()},
+            crs=plain["crs"],
+            footprint=None if plain["footprint"] is None else shapely.from_wkb(plain["footprint"]),
+            uris=tuple(plain["uris"]),
+            size_bytes=plain["size_bytes"],
+            kind=None if plain["kind"] is None else ErrorKind(plain["kind"]),
+            reason=plain["reason"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """Something in the source folder that is no scene: its uri and why it was left alone."""
+
+    uri: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SceneListing:
+    """Everything that one look at the source found, in a stable order. Nothing that was seen is left out."""
+
+    scenes: tuple[Scene, ...]
+    strangers: tuple[Stranger, ...] = ()
+    files_seen: int = 0
+    files_hashed: int = 0
+    files_opened: int = 0
+
+    def with_verdict(self, *verdicts: SceneVerdict) -> tuple[Scene, ...]:
+        """The scenes that stand so."""
+        return tuple(scene for scene in self.scenes if scene.verdict in verdicts)
+
+    @property
+    def accepted(self) -> tuple[Scene, ...]:
+        """The scenes that may be used for tiles."""
+        return self.with_verdict(SceneVerdict.ACCEPTED)
+
+
+def uri_of(relative: str) -> str:
+    """The uri of a path relative to the source folder: percent-escapes `%`, what does not print and what is not UTF-8.
+
+    One to one, so two files never share a uri; text that people write (spaces, quotes, accents, emoji) stays as it is.
+    """
+    return "".join(
+        char
+        if char.isprintable() and char != "%"
+        else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
+        for char in relative
+    )
+
+
+def relative_of(uri: str) -> str:
+    """The path that `uri_of` escaped."""
+    raw = re.sub(rb"%([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode("ascii")), uri.encode("utf-8"))
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def path_of(uri: str, source_dir: Path | str) -> Path:
+    """The file of a uri in the source folder. Raises `ValueError` for a uri that would leave the folder; not to be retried."""
+    relative = relative_of(uri)
+    if relative.startswith("/") or ".." in relative.split("/") or "\0" in relative:
+        raise ValueError(f"{uri!r} leaves the source folder")
+    return Path(source_dir) / relative
+
+
+def band_path(band: BandRef, source_dir: Path | str) -> Path:
+    """Where the file of a band lies."""
+    return path_of(band.uri, source_dir)
+
+
+def file_changed(band: BandRef, source_dir: Path | str) -> bool:
+    """Whether the band's file is gone or differs (size, mtime, inode) from what was pinned. One stat; raises nothing for a missing file."""
+    try:
+        found = os.stat(band_path(band, source_dir))
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return (found.st_size, found.st_mtime_ns, found.st_ino) != (band.size_bytes, band.mtime_ns, band.inode)
