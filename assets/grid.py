@@ -110,13 +110,23 @@ class Grid:
 
     def settings(self) -> dict[str, object]:
         """What of the grid decides pixels, for unit keys: CRS, pixel size, origin, tile size."""
-        return {"crs": self.crs, "pixel": repr(self._pixel), "origin": [repr(v) for v in self._origin], "tile_px": self.config.tile_px}
+        return {
+            "crs": self.crs,
+            "pixel": repr(self._pixel),
+            "origin": [repr(v) for v in self._origin],
+            "tile_px": self.config.tile_px,
+        }
 
     def box(self, tile: Tile) -> TileBox:
         """The tile's place, bounds in the grid's CRS. Neighbours share their edge to the last bit."""
         left, top = self._origin
         size = self.config.tile_px
-        edges = (left + tile.x * self._span, top - (tile.y + 1) * self._span, left + (tile.x + 1) * self._span, top - tile.y * self._span)
+        edges = (
+            left + tile.x * self._span,
+            top - (tile.y + 1) * self._span,
+            left + (tile.x + 1) * self._span,
+            top - tile.y * self._span,
+        )
         return TileBox(crs=self.crs, bounds=edges, shape=(size, size))
 
     @cached_property
@@ -173,10 +183,14 @@ class Grid:
     @cached_property
     def _area_in_grid(self) -> BaseGeometry:
         inverse = pyproj.Transformer.from_crs("OGC:CRS84", self.crs, always_xy=True)
-        dense = shapely.segmentize(self.area, max(0.01, max(self.area.bounds[2] - self.area.bounds[0], self.area.bounds[3] - self.area.bounds[1]) / 64))
+        dense = shapely.segmentize(
+            self.area, max(0.01, max(self.area.bounds[2] - self.area.bounds[0], self.area.bounds[3] - self.area.bounds[1]) / 64)
+        )
         moved = shapely.transform(dense, inverse.transform, interleaved=False)
         if not np.all(np.isfinite(shapely.get_coordinates(moved))):
-            raise ConfigurationError(f"grid.area: lies outside what {self.crs} can describe; choose another CRS or a smaller area")
+            raise ConfigurationError(
+                f"grid.area: lies outside what {self.crs} can describe; choose another CRS or a smaller area"
+            )
         return shapely.make_valid(moved)
 
 
@@ -214,7 +228,9 @@ def read_area(config: Config) -> BaseGeometry:
     except Exception as error:  # pyogrio raises its own family, OSError and ValueError alike
         raise ConfigurationError(f"grid.area: {path} cannot be read as a vector file: {error}") from error
     if frame.empty or frame.crs is None:
-        raise ConfigurationError(f"grid.area: {path} has {len(frame)} features and CRS {frame.crs}; needs at least one, and a CRS")
+        raise ConfigurationError(
+            f"grid.area: {path} has {len(frame)} features and CRS {frame.crs}; needs at least one, and a CRS"
+        )
     return shapely.make_valid(shapely.union_all(frame.to_crs("OGC:CRS84").geometry.to_numpy()))
 
 

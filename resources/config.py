@@ -161,9 +161,7 @@ class ProductConfig(_Section):
         if isinstance(self.nodata, int | float) and kind.kind in "iu":
             bounds = np.iinfo(kind)
             if self.nodata != int(self.nodata) or not bounds.min <= self.nodata <= bounds.max:
-                raise ValueError(
-                    f"nodata = {self.nodata} does not fit dtype {self.dtype}; allowed: {bounds.min}..{bounds.max}"
-                )
+                raise ValueError(f"nodata = {self.nodata} does not fit dtype {self.dtype}; allowed: {bounds.min}..{bounds.max}")
         if self.rescale is not None and self.rescale[0] >= self.rescale[1]:
             raise ValueError(f"rescale = {list(self.rescale)} must rise: [low, high]")
         if self.rescale is not None and kind.kind == "f":
@@ -407,4 +405,3 @@ def _allowed_keys(location: tuple[int | str, ...]) -> str:
 def _flatten(annotation: Any) -> list[Any]:
     arguments = getattr(annotation, "__args__", ())
     return [annotation, *(inner for argument in arguments for inner in _flatten(argument))]
-
