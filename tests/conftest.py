@@ -1,0 +1,5 @@
+"""Fixtures that many tests share, and the plugins of the test run."""
+
+from __future__ import annotations
+
+pytest_plugins = ["tests.support.skips"]
