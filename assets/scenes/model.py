@@ -7,7 +7,6 @@ held as uris: POSIX paths relative to the source folder in which every byte that
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -101,9 +100,9 @@ _BAND_FIELDS = tuple(entry.name for entry in fields(BandRef))
 class Scene:
     """One scene of the source with everything that was found out about it.
 
-    `digest` (64 hex) covers every file of the scene and its item; it is empty only for a scene that could not be read at all because
-    it is still being written. `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split at the antimeridian; None when
-    the scene was not opened. `window` is the batch window's key, None when no window holds the scene.
+    `digest` (64 hex) covers every file of the scene and its item; it is empty only for a scene that could not be read at all
+    because it is still being written. `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split at the antimeridian;
+    None when the scene was not opened. `window` is the batch window's key, None when no window holds the scene.
     """
 
     scene_id: str
@@ -221,9 +220,9 @@ def band_path(band: BandRef, source_dir: Path | str) -> Path:
 
 
 def file_changed(band: BandRef, source_dir: Path | str) -> bool:
-    """Whether the band's file is gone or differs (size, mtime, inode) from what was pinned. One stat; raises nothing for a missing file."""
+    """Whether the band's file is gone or differs (size, mtime, inode) from what was pinned. Costs one stat."""
     try:
-        found = os.stat(band_path(band, source_dir))
+        found = band_path(band, source_dir).stat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     return (found.st_size, found.st_mtime_ns, found.st_ino) != (band.size_bytes, band.mtime_ns, band.inode)
