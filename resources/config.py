@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from resources.config_reading import Environment, explain
 from resources.errors import ConfigurationError
 
 CONFIG_VARIABLE = "TILEWRIGHT_CONFIG"
@@ -70,6 +71,8 @@ class WindowConfig(_Section):
     @field_validator("start", "end", mode="before")
     @classmethod
     def _date_is_midnight(cls, value: Any) -> Any:
+        if isinstance(value, int | float):
+            raise ValueError("must be a date or a time, e.g. 2024-06-01 or 2024-06-01T00:00:00Z")
         if isinstance(value, date) and not isinstance(value, datetime):
             return datetime(value.year, value.month, value.day, tzinfo=UTC)
         return value
@@ -225,8 +228,13 @@ class ExecutorConfig(_Section):
 class AlertsConfig(_Section):
     """Where facts that a person must know are sent. Put URLs with secrets into `TILEWRIGHT_ALERTS__URLS`."""
 
-    urls: tuple[str, ...] = Field((), description="Apprise URLs")
+    urls: tuple[str, ...] = Field((), description="Apprise URLs; in the environment a JSON list, or one URL as it is")
     repeat_hours: float = Field(24.0, gt=0, description="how often a standing quarantine is said again")
+
+    @field_validator("urls", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) and value else value
 
 
 class SensorConfig(_Section):
@@ -288,11 +296,12 @@ class _Document(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic passes it by name
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic passes it by name
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic passes it by name
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return env_settings, init_settings
+        written = init_settings() if callable(init_settings) else {}
+        return Environment(settings_cls, written), init_settings
 
 
 class Config:
@@ -368,40 +377,5 @@ def load_config(given: str | os.PathLike[str] | None = None) -> Config:
     try:
         document = _Document(**values)
     except ValidationError as error:
-        raise ConfigurationError(_explain(path, error)) from None
+        raise ConfigurationError(explain(path, error, _Document)) from None
     return Config(path, document)
-
-
-def _explain(path: Path, error: ValidationError) -> str:
-    lines = []
-    for item in error.errors(include_url=False):
-        key = ".".join(str(part) for part in item["loc"]) or "configuration"
-        message = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            message = f"no such key; allowed: {_allowed_keys(item['loc'][:-1])}"
-        elif item["type"] == "missing":
-            message = "is required"
-        found = item.get("input")
-        shown = "" if isinstance(found, dict) or item["type"] == "missing" else f" (found {found!r})"
-        lines.append(f"  {key}: {message}{shown}")
-    return f"{path}: the configuration cannot be used:\n" + "\n".join(lines)
-
-
-def _allowed_keys(location: tuple[int | str, ...]) -> str:
-    model: Any = _Document
-    for part in location:
-        if isinstance(part, int):
-            continue
-        annotation = model.model_fields[part].annotation
-        model = next(
-            (candidate for candidate in _flatten(annotation) if isinstance(candidate, type) and issubclass(candidate, BaseModel)),
-            None,
-        )
-        if model is None:
-            return "none"
-    return ", ".join(sorted(model.model_fields))
-
-
-def _flatten(annotation: Any) -> list[Any]:
-    arguments = getattr(annotation, "__args__", ())
-    return [annotation, *(inner for argument in arguments for inner in _flatten(argument))]
