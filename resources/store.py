@@ -1,4 +1,4 @@
-"""Where finished outputs live: stage, promote, list, set aside. The crash window between a written file and its name is closed here.
+"""Where finished outputs live: stage, promote, list, set aside. Closes the crash window between a written file and its name.
 
 A final name is written once: promote is *create if absent*, and nothing is ever overwritten, save window outputs, which keep one
 name and are replaced whole. The store knows itself: its identity file is what tells an unmounted disk from an empty store.

@@ -53,6 +53,7 @@ class RunOutcome(StrEnum):
 Metrics = Mapping[str, Any]
 Work = Callable[[Path], Metrics]
 Validate = Callable[[Path], None]
+Recover = Callable[[Path], Metrics]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,15 @@ class UnitOfWork:
     """A planned unit with the picklable functions that make and validate it.
 
     `work(path)` writes the output to `path`, a staging name, and returns its metrics as plain JSON values. `validate(path)`
-    opens the staged file again and raises `UnitRejected` (kind INVALID_OUTPUT) if it is not what was planned. `replaces` is true
-    only for window outputs, which keep one name and are overwritten whole.
+    opens the staged file again and raises `UnitRejected` (kind INVALID_OUTPUT) if it is not what was planned. `recover(path)`
+    reads the metrics back from an output that was promoted but never recorded. `replaces` is true only for window outputs, which
+    keep one name and are overwritten whole.
     """
 
     unit: PlannedUnit
     work: Work
     validate: Validate
+    recover: Recover | None = None
     replaces: bool = False
 
 

@@ -1,0 +1,205 @@
+"""Executors: submit units, yield outcomes as they finish. A worker that dies takes only its own task with it.
+
+Belongs here: where units are computed, and the bounds on each. Not here: what an outcome means (`resources.engine`). Local default:
+a Pebble process pool, which survives a dying worker, names the task that killed it and ends one that takes too long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import queue
+import resource
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pebble import ProcessExpired, ProcessFuture, ProcessPool
+
+from resources.config import ExecutorConfig
+from resources.staging import Staged, StageTask, stage, stage_all
+from resources.verdicts import Failure, classify
+
+_CHUNK_TARGET_S = 0.1
+_CHUNK_MAX = 64
+_PR_SET_PDEATHSIG = 1
+
+
+class Fate(StrEnum):
+    """What became of a task: it RETURNED (staged or failed), its worker was LOST, or it ran out of TIME."""
+
+    RETURNED = "returned"
+    LOST = "lost"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one task. `result` is set when the fate is RETURNED; `alone` tells that nothing shared its worker call."""
+
+    task: StageTask
+    fate: Fate
+    result: Staged | Failure | None
+    alone: bool
+    detail: str = ""
+
+
+class Executor(Protocol):
+    """What the engine needs of an executor."""
+
+    def room(self) -> int:
+        """How many tasks may be submitted now."""
+
+    def running(self) -> int:
+        """How many submitted tasks have not been returned by `wait`."""
+
+    def submit(self, tasks: Sequence[StageTask], *, alone: bool = False) -> None:
+        """Start tasks; each becomes one `Outcome`. `alone`: each gets a worker call of its own."""
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """Outcomes that have arrived, waiting at most `timeout_s` for the first."""
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the workers; `kill` does not let running tasks finish."""
+
+
+class LocalExecutor:
+    """A pool of spawned worker processes on this machine."""
+
+    def __init__(self, config: ExecutorConfig, *, preload: Sequence[str] = ()) -> None:
+        self._workers = config.workers
+        self._unit_time_s = config.unit_time_s
+        self._arrived: queue.SimpleQueue[list[Outcome]] = queue.SimpleQueue()
+        self._running = 0
+        self._mean_s: float | None = None
+        self._pool = ProcessPool(
+            max_workers=config.workers,
+            context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(os.getpid(), config.unit_memory_mb, config.gdal_cache_mb, tuple(preload)),
+        )
+
+    def room(self) -> int:
+        """Enough for every worker to have one call running and one waiting."""
+        return max(0, 2 * self._workers * self._chunk_size() - self._running)
+
+    def running(self) -> int:
+        """Tasks submitted and not yet returned."""
+        return self._running
+
+    def submit(self, tasks: Sequence[StageTask], *, alone: bool = False) -> None:
+        """Start tasks in calls of a tenth of a second or so; never waits."""
+        size = 1 if alone else self._chunk_size()
+        for start in range(0, len(tasks), size):
+            chunk = list(tasks[start : start + size])
+            future = self._pool.schedule(stage_all, args=(chunk,), timeout=self._unit_time_s * len(chunk))
+            self._running += len(chunk)
+            future.add_done_callback(self._collector(chunk))
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """Outcomes that have arrived."""
+        outcomes: list[Outcome] = []
+        try:
+            outcomes += self._arrived.get(timeout=timeout_s) if timeout_s > 0 else self._arrived.get_nowait()
+            while True:
+                outcomes += self._arrived.get_nowait()
+        except queue.Empty:
+            pass
+        self._running -= len(outcomes)
+        for outcome in outcomes:
+            if isinstance(outcome.result, Staged):
+                seen = outcome.result.duration_s
+                self._mean_s = seen if self._mean_s is None else 0.9 * self._mean_s + 0.1 * seen
+        return outcomes
+
+    def close(self, *, kill: bool = False) -> None:
+        """End the workers and wait for them."""
+        if kill:
+            self._pool.stop()
+        else:
+            self._pool.close()
+        self._pool.join()
+
+    def _chunk_size(self) -> int:
+        if self._mean_s is None:
+            return 1
+        return int(min(_CHUNK_MAX, max(1.0, _CHUNK_TARGET_S / max(self._mean_s, 1e-6))))
+
+    def _collector(self, chunk: list[StageTask]) -> Callable[[ProcessFuture[Any]], None]:
+        def collect(future: ProcessFuture[Any]) -> None:
+            self._arrived.put(_outcomes(chunk, future))
+
+        return collect
+
+
+def _outcomes(chunk: list[StageTask], future: ProcessFuture[Any]) -> list[Outcome]:
+    alone = len(chunk) == 1
+    if future.cancelled():
+        return [Outcome(task, Fate.LOST, None, alone=False, detail="cancelled") for task in chunk]
+    error = future.exception()
+    if error is None:
+        return [Outcome(task, Fate.RETURNED, result, alone) for task, result in zip(chunk, future.result(), strict=True)]
+    if isinstance(error, ProcessExpired):
+        detail = f"the worker process died ({_how(error.exitcode)})"
+        return [Outcome(task, Fate.LOST, None, alone, detail) for task in chunk]
+    if isinstance(error, TimeoutError):
+        return [Outcome(task, Fate.TIME, None, alone, "the unit's time bound was reached") for task in chunk]
+    return [Outcome(task, Fate.RETURNED, classify(error), alone) for task in chunk]
+
+
+def _how(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"signal {signal.Signals(-exit_code).name}"
+    return f"exit code {exit_code}"
+
+
+def _start_worker(parent: int, memory_mb: int, gdal_cache_mb: int, preload: tuple[str, ...]) -> None:
+    """Runs first in each worker: die with the parent, leave signals to it, bound memory, load what units need."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.environ["GDAL_CACHEMAX"] = str(gdal_cache_mb)
+    for name in preload:
+        __import__(name)
+    with open("/proc/self/statm", encoding="ascii") as stream:
+        baseline = int(stream.read().split()[0]) * resource.getpagesize()
+    bound = baseline + memory_mb * 1024 * 1024
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
+
+
+class InlineExecutor:
+    """Runs units in this process, one after the other: for window outputs, which are few and read only our own files."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[StageTask, bool]] = []
+
+    def room(self) -> int:
+        """One at a time, so that each is recorded before the next begins."""
+        return 1 - len(self._waiting)
+
+    def running(self) -> int:
+        """Tasks submitted and not yet returned."""
+        return len(self._waiting)
+
+    def submit(self, tasks: Sequence[StageTask], *, alone: bool = False) -> None:
+        """Note tasks; they run in `wait`."""
+        self._waiting += [(task, alone) for task in tasks]
+
+    def wait(self, timeout_s: float) -> list[Outcome]:
+        """Run what was submitted. With nothing to run, waits for `timeout_s`."""
+        if not self._waiting:
+            time.sleep(timeout_s)
+        outcomes = [Outcome(task, Fate.RETURNED, stage(task), alone) for task, alone in self._waiting]
+        self._waiting.clear()
+        return outcomes
+
+    def close(self, *, kill: bool = False) -> None:
+        """Forget what was not run."""
+        self._waiting.clear()

@@ -1,0 +1,141 @@
+"""What a failed attempt leads to: another try in this run, a later run, quarantine, a stop, or an unwell source.
+
+Belongs here: bounds on tries within a run, and the breaker. Bounds over all runs are the ledger's, which counts attempts across
+crashes. A source is unwell when several units in a row exhaust their tries on it: then its units stay PENDING and the failures that
+opened the breaker are VOID, because the units were not at fault.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from resources.backoff import full_jitter_s, later_run_s
+from resources.config import RetryConfig
+from resources.dispatch import Ended
+from resources.errors import ErrorKind, Verdict
+from resources.executor import Fate
+from resources.ledger import Ledger
+from resources.units import AttemptFailure, AttemptOutcome, UnitOfWork, UnitState
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Try the unit again in this run: after a delay, or alone."""
+
+    delay_s: float = 0.0
+    as_suspect: bool = False
+
+
+class FailureLog:
+    """Records failures of one run in the ledger and says which units are tried again."""
+
+    def __init__(self, *, ledger: Ledger, retry: RetryConfig, run_id: str, rng: random.Random) -> None:
+        self._ledger = ledger
+        self._retry = retry
+        self._run_id = run_id
+        self._rng = rng
+        self._tries: Counter[str] = Counter()
+        self._exhausted: dict[str, list[str]] = {}
+        self._unwell: dict[str, str] = {}
+        self._deferred: dict[str, set[str]] = {}
+        self._rejected: set[str] = set()
+        self._rejected_now = False
+
+    def may_start(self, unit: UnitOfWork) -> bool:
+        """False for a unit of an unwell source or of an input that was rejected meanwhile: no work is wasted on it."""
+        if unit.unit.source in self._unwell:
+            self._deferred.setdefault(unit.unit.source, set()).add(unit.unit.key)
+            return False
+        return not self._rejected.intersection(unit.unit.inputs)
+
+    def succeeded(self, unit: UnitOfWork, attempt: int) -> None:
+        """A source that answers is well: what was counted against it in a row is forgotten."""
+        self._exhausted.pop(unit.unit.source, None)
+        self._tries.pop(unit.unit.key, None)
+
+    def record(self, ended: Ended) -> Again | None:
+        """Write one failure to the ledger; None when this run is through with the unit."""
+        key = ended.unit.unit.key
+        failure = ended.failure
+        if failure.verdict is Verdict.STOP:
+            self.void({key: ended.attempt}, reason=failure.message, kind=failure.kind)
+            return None
+        if ended.fate is not Fate.RETURNED and not ended.alone:
+            self._write(ended, outcome=AttemptOutcome.LOST, charged=False, delay_s=0.0)
+            return Again(as_suspect=True)
+        if failure.input_digest is not None:
+            self._rejected.add(failure.input_digest)
+            self._rejected_now = True
+        self._tries[key] += 1
+        again = failure.verdict is Verdict.RETRY and self._tries[key] < self._retry.tries_in_run
+        delay_s = self._delay_s(ended.attempt, within_run=again, tries=self._tries[key])
+        outcome = AttemptOutcome.LOST if ended.fate is Fate.LOST else AttemptOutcome.FAILED
+        state = self._write(ended, outcome=outcome, charged=True, delay_s=delay_s)
+        if state is not UnitState.FAILED:
+            return None
+        if again:
+            return Again(delay_s=delay_s, as_suspect=ended.fate is Fate.LOST)
+        if ended.fate is Fate.RETURNED:
+            self._count_against(ended.unit.unit.source, key)
+        return None
+
+    def void(self, attempts: Mapping[str, int], *, reason: str, kind: ErrorKind = ErrorKind.UNCLASSIFIED) -> None:
+        """End attempts that do not count: their units are PENDING again."""
+        self._ledger.fail(
+            self._run_id,
+            [
+                AttemptFailure(key, number, Verdict.STOP, kind, reason, outcome=AttemptOutcome.VOID, charged=False)
+                for key, number in attempts.items()
+            ],
+        )
+
+    def inputs_were_rejected(self) -> bool:
+        """True once after one or more inputs were rejected: the plan has to be looked at again."""
+        found, self._rejected_now = self._rejected_now, False
+        return found
+
+    def close(self) -> None:
+        """Put off what an unwell source left undone, so that the sensor does not ask for it again at once."""
+        for source, keys in self._deferred.items():
+            self._ledger.defer(sorted(keys), retry_at=self._later(1), reason=self._unwell[source])
+
+    def reason(self) -> str:
+        """Why the run is partial, for its summary."""
+        return "; ".join(f"source {name!r} is unwell: {reason}" for name, reason in sorted(self._unwell.items()))
+
+    def _write(self, ended: Ended, *, outcome: AttemptOutcome, charged: bool, delay_s: float) -> UnitState | None:
+        key = ended.unit.unit.key
+        failure = AttemptFailure(
+            unit_key=key,
+            attempt=ended.attempt,
+            verdict=ended.failure.verdict,
+            kind=ended.failure.kind,
+            message=ended.failure.message,
+            outcome=outcome,
+            charged=charged,
+            retry_at=self._ledger.clock() + timedelta(seconds=delay_s),
+            input_digest=ended.failure.input_digest,
+        )
+        return self._ledger.fail(self._run_id, [failure]).get(key)
+
+    def _delay_s(self, attempt: int, *, within_run: bool, tries: int) -> float:
+        if within_run:
+            return full_jitter_s(tries, base_s=self._retry.base_s, cap_s=self._retry.cap_s, rng=self._rng)
+        rounds = max(1, attempt // self._retry.tries_in_run)
+        return later_run_s(rounds, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
+
+    def _later(self, failures: int):
+        delay = later_run_s(failures, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
+        return self._ledger.clock() + timedelta(seconds=delay)
+
+    def _count_against(self, source: str, key: str) -> None:
+        row = self._exhausted.setdefault(source, [])
+        row.append(key)
+        if len(row) >= self._retry.breaker_units and source not in self._unwell:
+            reason = f"{len(row)} units in a row exhausted their tries on it"
+            self._unwell[source] = reason
+            self._ledger.void_failures(self._run_id, list(row), retry_at=self._later(1), reason=reason)

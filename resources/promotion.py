@@ -1,0 +1,108 @@
+"""The main process's half of a write: promote, make durable, record, in groups. Closes the window between a name and its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.crashpoints import reach
+from resources.dispatch import StagedUnit
+from resources.errors import ErrorKind, IntegrityError, TilewrightError
+from resources.keys import digest_file
+from resources.ledger import Ledger
+from resources.reconciliation import Discrepancy
+from resources.staging import Staged, remove_staged
+from resources.store import LocalStore
+from resources.units import Completion, UnitOfWork, UnitState
+
+
+@dataclass(slots=True)
+class Promoter:
+    """Promotes staged outputs of one run and records them, in that order."""
+
+    ledger: Ledger
+    store: LocalStore
+    run_id: str
+    fences_hold: Callable[[], bool]
+    discrepancies: list[Discrepancy]
+
+    def promote(self, staged: Sequence[StagedUnit]) -> int:
+        """Promote and record a group; returns how many this run recorded.
+
+        After a crash: promoted outputs without a record are adopted by the next run; staged ones are swept. A unit that another
+        run has meanwhile taken over is neither overwritten nor recorded twice.
+        """
+        if not staged:
+            return 0
+        reach("promote.ready", self.run_id)
+        if any(unit.replaces for unit, _, _ in staged) and not self.fences_hold():
+            for _, _, (path, _) in staged:
+                remove_staged(path)
+            raise IntegrityError("the lease on these partitions was broken by hand; nothing was promoted")
+        completions = [
+            completion
+            for unit, attempt, (path, result) in staged
+            if (completion := self._promote_one(unit, attempt, path, result)) is not None
+        ]
+        if not completions:
+            return 0
+        reach("promote.linked", self.run_id)
+        self.store.sync_folders(completion.output_uri for completion in completions)
+        reach("promote.synced", self.run_id)
+        reach("record.open", self.run_id)
+        won = self.ledger.complete(self.run_id, completions)
+        reach("record.committed", self.run_id)
+        return len(won)
+
+    def adopt(self, unit: UnitOfWork) -> bool:
+        """Record an output that was promoted but never recorded. False, with the output set aside, when it does not verify."""
+        found = self._verified(unit)
+        if found is None:
+            self._set_aside(unit, "does not verify and was never recorded")
+            return False
+        self.store.sync_folders([unit.unit.output_uri])
+        return unit.unit.key in self.ledger.adopt([found])
+
+    def _promote_one(self, unit: UnitOfWork, attempt: int, path: Path, result: Staged) -> Completion | None:
+        uri = unit.unit.output_uri
+        completion = Completion(unit.unit.key, attempt, uri, result.digest, result.size_bytes, result.metrics, result.duration_s)
+        if unit.replaces:
+            self.store.replace(path, uri)
+            return completion
+        if self.store.promote(path, uri):
+            return completion
+        existing = digest_file(self.store.path(uri))
+        if existing == result.digest:
+            remove_staged(path)
+            return completion
+        row = self.ledger.unit(unit.unit.key)
+        if row is not None and row.state is UnitState.COMPLETE and row.output_digest == existing:
+            remove_staged(path)
+            return None
+        other = self._verified(unit, attempt=attempt)
+        if other is not None:
+            remove_staged(path)
+            return other
+        self._set_aside(unit, "was in the way under the unit's final name and does not verify")
+        return completion if self.store.promote(path, uri) else None
+
+    def _verified(self, unit: UnitOfWork, *, attempt: int = 0) -> Completion | None:
+        path = self.store.path(unit.unit.output_uri)
+        try:
+            unit.validate(path)
+            metrics = unit.recover(path) if unit.recover is not None else {}
+            return Completion(unit.unit.key, attempt, unit.unit.output_uri, digest_file(path), path.stat().st_size, metrics)
+        except (TilewrightError, OSError, ValueError, RuntimeError):
+            return None
+
+    def _set_aside(self, unit: UnitOfWork, why: str) -> None:
+        aside = self.store.set_aside(unit.unit.output_uri)
+        self.discrepancies.append(
+            Discrepancy(
+                ErrorKind.OUTPUT_UNRECORDED,
+                unit.unit.key,
+                unit.unit.output_uri,
+                f"{unit.unit.output_uri} {why}; kept as {aside.name}",
+            )
+        )

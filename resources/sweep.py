@@ -1,0 +1,66 @@
+"""Sweep: removes abandoned staging files, and superseded outputs whose time is over. Dry run first.
+
+A staging file is abandoned when the run that named it holds no lease any more and it is older than the bound: a living writer's file is
+never touched, however slow. A superseded output is removed only after the live references have been read again, just before the deletion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from resources.ledger import Ledger
+from resources.staging import remove_staged
+from resources.store import LocalStore, run_tag
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """One file that was, or in a dry run would be, removed."""
+
+    uri: str
+    size_bytes: int
+    why: str
+
+
+def sweep_staging(
+    ledger: Ledger, store: LocalStore, *, living_runs: Collection[str], older_than_s: float, dry_run: bool
+) -> Iterator[Swept]:
+    """Remove abandoned staging files. `living_runs`: ids of runs that still hold a lease.
+
+    After a crash: whatever is left is found by the next sweep. Raises `EnvironmentUnfit` when the store is another's.
+    """
+    store.check(expected=ledger.remembered_store())
+    living = {run_tag(run_id) for run_id in living_runs}
+    bound = ledger.clock().timestamp() - older_than_s
+    for staged in store.staged_files():
+        if staged.run_tag in living or staged.mtime > bound:
+            continue
+        try:
+            size = staged.path.lstat().st_size
+        except FileNotFoundError:
+            continue
+        if not dry_run:
+            remove_staged(staged.path)
+        yield Swept(str(staged.path.relative_to(store.root)), size, "abandoned staging file")
+
+
+def sweep_superseded(ledger: Ledger, store: LocalStore, *, older_than_days: float, dry_run: bool) -> Iterator[Swept]:
+    """Remove outputs of units that were superseded or retired longer ago than the bound, and forget that they were recorded.
+
+    The record goes first: a crash in between leaves an output nobody claims, which the next sweep or a reconciliation finds, never
+    a record without its output.
+    """
+    store.check(expected=ledger.remembered_store())
+    before = ledger.clock() - timedelta(days=older_than_days)
+    for row in list(ledger.superseded_outputs(before=before)):
+        size = store.size(row.output_uri)
+        if size is None and dry_run:
+            continue
+        if dry_run:
+            yield Swept(row.output_uri, size or 0, f"{row.state.value.lower()} unit {row.key[:16]}")
+            continue
+        if ledger.forget_output(row.key, before=before):
+            store.remove(row.output_uri)
+            yield Swept(row.output_uri, size or 0, f"{row.state.value.lower()} unit {row.key[:16]}")
