@@ -1,7 +1,7 @@
 """The tile grid: which output tiles and partitions there are, and where they lie.
 
-Belongs here: geometry of tiles only. A tile is one output; a metatile of n x n tiles is one Dagster partition. Neither its size nor
-its name is ever part of a unit key.
+Belongs here: geometry of tiles only. A tile is one output; a metatile of n x n tiles is one Dagster partition. Neither its size
+nor its name is ever part of a unit key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import antimeridian
 import geopandas as gpd
 import morecantile
 import numpy as np
@@ -79,8 +80,12 @@ class Grid:
                     f"grid.tms: unknown tile matrix set {config.tms!r}; allowed: {', '.join(sorted(morecantile.tms.list()))}"
                 ) from None
             self.z = int(config.zoom or 0)
-            if self.z > self._tms.maxzoom:
-                raise ConfigurationError(f"grid.zoom: {self.z} is beyond {config.tms}; allowed: 0..{self._tms.maxzoom}")
+            if self._tms.is_variable:
+                raise ConfigurationError(f"grid.tms: {config.tms} has rows of unequal tile widths, which are not supported")
+            if not self._tms.minzoom <= self.z <= self._tms.maxzoom:
+                raise ConfigurationError(
+                    f"grid.zoom: {config.tms} has no zoom {self.z}; allowed: {self._tms.minzoom}..{self._tms.maxzoom}"
+                )
             matrix = self._tms.matrix(self.z)
             self.crs = self._tms.rasterio_crs.to_string()
             self._pixel = float(matrix.cellSize) * matrix.tileWidth / config.tile_px
@@ -97,6 +102,8 @@ class Grid:
             self._origin = config.origin or ((-180.0, 90.0) if crs.is_geographic else (0.0, 10_000_000.0))
             self._columns = self._rows = range(0, 2**31)
         self._span = self._pixel * config.tile_px
+        # all names of one grid have one width, so that they sort as the numbers do
+        self._digits = max(7, len(str(max(self._columns.stop, self._rows.stop) - 1))) if config.tms is not None else 10
 
     @classmethod
     def from_config(cls, config: Config) -> Grid:
@@ -139,30 +146,34 @@ class Grid:
 
     def tiles_touching(self, geometry: BaseGeometry) -> Iterator[Tile]:
         """Tiles that share more than an edge with `geometry`, which is in the grid's CRS."""
-        if geometry.is_empty:
-            return
-        shapely.prepare(geometry)
         seen: set[Tile] = set()
         for part in getattr(geometry, "geoms", [geometry]):
+            if part.is_empty:
+                continue
             left, bottom, right, top = part.bounds
             columns = _span_indices(left - self._origin[0], right - self._origin[0], self._span, self._columns)
             rows = _span_indices(self._origin[1] - top, self._origin[1] - bottom, self._span, self._rows)
             if len(columns) * len(rows) > _TILES_MAX:
                 raise ConfigurationError(
-                    f"grid: {len(columns) * len(rows)} tiles; allowed: {_TILES_MAX}. Use a lower zoom, a coarser resolution or a smaller area"
+                    f"grid: {len(columns) * len(rows)} tiles; allowed: {_TILES_MAX}. "
+                    "Use a lower zoom, a coarser resolution or a smaller area"
                 )
+            shapely.prepare(part)
+            x = np.arange(columns.start, columns.stop)
+            lefts, rights = self._origin[0] + x * self._span, self._origin[0] + (x + 1) * self._span
             for y in rows:
-                boxes = [self.box(Tile(self.z, x, y)).bounds for x in columns]
-                for x, bounds in zip(columns, boxes, strict=True):
-                    tile = Tile(self.z, x, y)
-                    if tile not in seen and shapely.relate_pattern(geometry, box(*bounds), "T********"):
+                boxes = shapely.box(lefts, self._origin[1] - (y + 1) * self._span, rights, self._origin[1] - y * self._span)
+                near = np.flatnonzero(shapely.intersects(part, boxes))
+                for column in near[~shapely.touches(part, boxes[near])]:
+                    tile = Tile(self.z, columns.start + int(column), y)
+                    if tile not in seen:
                         seen.add(tile)
                         yield tile
 
     def partition_of(self, tile: Tile) -> str:
         """Name of the metatile that holds `tile`; names sort in reading order, so that neighbours join into ranges."""
         n = self.config.metatile
-        return f"z{tile.z:02d}m{n}.y{tile.y // n:07d}.x{tile.x // n:07d}"
+        return f"z{tile.z:02d}m{n}.y{tile.y // n:0{self._digits}d}.x{tile.x // n:0{self._digits}d}"
 
     @cached_property
     def partitions(self) -> dict[str, tuple[Tile, ...]]:
@@ -173,8 +184,11 @@ class Grid:
         return {name: tuple(sorted(grouped[name])) for name in sorted(grouped)}
 
     def footprint(self, tile: Tile) -> BaseGeometry:
-        """Outline of a tile in WGS 84, `(longitude, latitude)`, with points along its edges."""
-        return shapely.transform(outline(self.box(tile).bounds), self._to_wgs84.transform, interleaved=False)
+        """Outline of a tile in WGS 84, `(longitude, latitude)`, with points along its edges; two parts where it crosses 180."""
+        moved = shapely.transform(outline(self.box(tile).bounds), self._to_wgs84.transform, interleaved=False)
+        if np.abs(np.diff(shapely.get_coordinates(moved)[:, 0])).max() > 180.0:
+            return antimeridian.fix_polygon(moved)
+        return moved
 
     @cached_property
     def _to_wgs84(self) -> pyproj.Transformer:
@@ -183,13 +197,25 @@ class Grid:
     @cached_property
     def _area_in_grid(self) -> BaseGeometry:
         inverse = pyproj.Transformer.from_crs("OGC:CRS84", self.crs, always_xy=True)
-        dense = shapely.segmentize(
-            self.area, max(0.01, max(self.area.bounds[2] - self.area.bounds[0], self.area.bounds[3] - self.area.bounds[1]) / 64)
-        )
+        area = self.area
+        if self.config.tms is not None and self._tms.bbox.left <= -180.0 and self._tms.bbox.right >= 180.0:
+            area = shapely.intersection(area, box(*self._tms.bbox))  # Mercator ends before the poles
+        if area.is_empty:
+            raise ConfigurationError(
+                f"grid.area: lies outside {self.config.tms}, which covers {tuple(self._tms.bbox)} in degrees"
+            )
+        west, south, east, north = area.bounds
+        dense = shapely.segmentize(area, max(0.01, max(east - west, north - south) / 64))
         moved = shapely.transform(dense, inverse.transform, interleaved=False)
         if not np.all(np.isfinite(shapely.get_coordinates(moved))):
             raise ConfigurationError(
                 f"grid.area: lies outside what {self.crs} can describe; choose another CRS or a smaller area"
+            )
+        left, _, _, top = moved.bounds
+        if self.config.tms is None and (left < self._origin[0] or top > self._origin[1]):
+            raise ConfigurationError(
+                f"grid.origin: the area of interest begins at left {left:.10g}, top {top:.10g} in {self.crs}, before "
+                f"the grid's origin {list(self._origin)}; give an origin to the left of it and above it"
             )
         return shapely.make_valid(moved)
 
@@ -215,9 +241,10 @@ def read_area(config: Config) -> BaseGeometry:
         if len(numbers) != 4 or not all(math.isfinite(value) for value in numbers):
             raise ConfigurationError(f"grid.area: {text!r} is not 'left,bottom,right,top' in degrees")
         left, bottom, right, top = numbers
-        if not (bottom < top and -90 <= bottom and top <= 90 and -180 <= left <= 180 and -180 <= right <= 180 and left != right):
+        if not (-90 <= bottom < top <= 90 and -180 <= left <= 180 and -180 <= right <= 180 and left != right):
             raise ConfigurationError(
-                f"grid.area: {text!r} must satisfy -180 <= left, right <= 180 and -90 <= bottom < top <= 90; left > right crosses 180 degrees"
+                f"grid.area: {text!r} must satisfy -180 <= left, right <= 180 and -90 <= bottom < top <= 90; "
+                "left > right crosses 180 degrees"
             )
         if left > right:
             return shapely.union_all([box(left, bottom, 180.0, top), box(-180.0, bottom, right, top)])
@@ -231,7 +258,20 @@ def read_area(config: Config) -> BaseGeometry:
         raise ConfigurationError(
             f"grid.area: {path} has {len(frame)} features and CRS {frame.crs}; needs at least one, and a CRS"
         )
-    return shapely.make_valid(shapely.union_all(frame.to_crs("OGC:CRS84").geometry.to_numpy()))
+    return _within_180(shapely.make_valid(shapely.union_all(shapely.make_valid(frame.to_crs("OGC:CRS84").geometry.to_numpy()))))
+
+
+def _within_180(area: BaseGeometry) -> BaseGeometry:
+    """The same area with longitudes of -180..180; files that count 0..360, or on beyond 180, are brought back."""
+    if area.bounds[0] >= -180.0 and area.bounds[2] <= 180.0:
+        return area
+    parts = [
+        shapely.transform(
+            shapely.intersection(area, box(shift - 180.0, -90.0, shift + 180.0, 90.0)), lambda xy, by=shift: xy - (by, 0.0)
+        )
+        for shift in (-360.0, 0.0, 360.0)
+    ]
+    return shapely.union_all([part for part in parts if part.area > 0])
 
 
 def _as_numbers(parts: Iterable[str]) -> list[float] | None:
