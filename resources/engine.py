@@ -145,7 +145,7 @@ class _Run:
         self.run_id = run_id
         self.on_progress = on_progress or (lambda progress: None)
         self.mine = [name for name in batch.partitions if name in lease.acquired]
-        self.fences = self.ledger.fence(batch.asset, self.mine)
+        self.fences = self.ledger.bump_fence(batch.asset, self.mine)
         self.discrepancies: list[Discrepancy] = []
         self.stopped_by: EnvironmentUnfit | None = None
         self.failures = FailureLog(ledger=self.ledger, retry=engine.retry, run_id=run_id, rng=engine.rng)
@@ -184,7 +184,7 @@ class _Run:
                 executor.close(kill=killed)
         summary = self._summary(reason=self._reason(), stopped=self.stopped_by is not None)
         self._end(summary)
-        rows = tuple(self.ledger.partition_rows(self.batch.asset, partitions=self.batch.partitions))
+        rows = tuple(self.ledger.partition_rows(self.batch.asset, names=self.batch.partitions))
         return RunReport(
             run_id=self.run_id,
             asset=self.batch.asset,
@@ -320,7 +320,7 @@ class _Run:
         return self.failures.reason()
 
     def _summary(self, *, reason: str, stopped: bool) -> RunSummary:
-        counts = self.ledger.counts(asset=self.batch.asset, partitions=self.batch.partitions, run_id=self.run_id)
+        counts = self.ledger.counts(partitions_of=(self.batch.asset, self.batch.partitions), run_id=self.run_id)
         if stopped:
             outcome = RunOutcome.STOPPED
         elif counts.failed or counts.not_attempted:

@@ -56,7 +56,7 @@ def reconcile(ledger: Ledger, store: LocalStore, *, asset: str, partitions: Sequ
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         names = partitions[start : start + _PARTITIONS_AT_ONCE]
         rows = list(ledger.planned(asset, names))
-        planned += sum(row.units for row in ledger.partition_rows(asset, partitions=names))
+        planned += sum(row.units for row in ledger.partition_rows(asset, names=names))
         suspects = _compare(ledger, store, rows, deep=deep)
         doubted = _confirm(ledger, suspects)
         missing = {item.unit_key for item in doubted if item.kind is ErrorKind.OUTPUT_MISSING}
@@ -126,7 +126,7 @@ def _shared_keys(ledger: Ledger, asset: str, names: Sequence[str], rows: Sequenc
     for row in rows:
         held.setdefault(row.partition, set()).add(row.key)
     found = []
-    for partition in ledger.partition_rows(asset, partitions=names):
+    for partition in ledger.partition_rows(asset, names=names):
         distinct = len(held.get(partition.partition, ()))
         if distinct != partition.units:
             found.append(

@@ -6,11 +6,10 @@ from resources.ledger.attempts import Attempts
 from resources.ledger.housekeeping import Housekeeping
 from resources.ledger.partitions import Partitions
 from resources.ledger.plan import Plan
-from resources.ledger.reading import Reading
 from resources.ledger.runs import Runs
 
 
-class Ledger(Plan, Reading, Attempts, Partitions, Runs, Housekeeping):
+class Ledger(Plan, Housekeeping, Attempts, Partitions, Runs):
     """Everything that can be asked of the ledger or written to it; each part is in a module of its own.
 
     Every method is one transaction, or several that each leave the ledger right. Any of them may raise `TransientError`

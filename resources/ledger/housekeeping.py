@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import and_, func, select, update
 
 from resources.errors import Verdict
-from resources.ledger.connection import Connected, chunks
-from resources.ledger.reading import unit_rows
+from resources.ledger.connection import chunks
+from resources.ledger.reading import Reading
 from resources.ledger.rows import LetterStatus, UnitRow
 from resources.ledger.schema import attempts, dead_letters, membership, units
 from resources.units import AttemptOutcome, UnitState
@@ -17,7 +17,7 @@ from resources.units import AttemptOutcome, UnitState
 _OVER = (UnitState.SUPERSEDED, UnitState.RETIRED)
 
 
-class Housekeeping(Connected):
+class Housekeeping(Reading):
     """Reads and writes about outputs that are over, and units that must wait."""
 
     def recorded_outputs(self, uris: Iterable[str]) -> set[str]:
@@ -85,11 +85,10 @@ class Housekeeping(Connected):
 
     def superseded_outputs(self, *, before: datetime) -> Iterator[UnitRow]:
         """Units that left the plan before that time and whose output is still on record."""
+        over = select(units.c.key).where(units.c.state.in_(_OVER), units.c.output_digest.is_not(None), units.c.left_at < before)
         with self.reading() as connection:
-            yield from unit_rows(
-                connection,
-                [units.c.state.in_(_OVER), units.c.output_digest.is_not(None), units.c.left_at < before],
-            )
+            keys = list(connection.execute(over).scalars())
+        yield from self.units(keys=keys)
 
     def forget_output(self, key: str, *, before: datetime) -> bool:
         """Forget that a unit's output was recorded, if it is still over and in no plan: asked again just before the deletion.
