@@ -100,9 +100,7 @@ class Housekeeping(Reading):
             if row is None:
                 return False
             shared = connection.execute(
-                select(units.c.id).where(
-                    units.c.output_uri == row.output_uri, units.c.id != row.id, units.c.state.not_in(_OVER)
-                )
+                select(units.c.id).where(units.c.output_uri == row.output_uri, units.c.id != row.id, units.c.state.not_in(_OVER))
             ).first()
             if shared is not None:
                 return False

@@ -31,7 +31,9 @@ def open_unit_letters(connection: Connection, quarantined: Sequence[Mapping[str,
                 .join(units, units.c.id == attempts.c.unit_id)
                 .where(attempts.c.unit_id.in_(chunk), attempts.c.round == units.c.round)
                 .group_by(attempts.c.unit_id)
-            ).all()
+            )
+            .tuples()
+            .all()
         )
         for unit in connection.execute(select(units).where(units.c.id.in_(chunk))).mappings():
             item = by_id[unit["id"]]

@@ -102,6 +102,7 @@ class Partitions(Connected):
     def due_partitions(self, asset: str, *, now: datetime) -> list[DuePartition]:
         """Partitions with units that are PENDING, RUNNING or FAILED, in order of name; cost follows their number alone."""
         is_failed = units.c.state == UnitState.FAILED
+        is_pending = units.c.state == UnitState.PENDING
         is_due = or_(units.c.retry_at.is_(None), units.c.retry_at <= now)
 
         statement = (
@@ -109,11 +110,12 @@ class Partitions(Connected):
                 partitions.c.partition,
                 partitions.c.window,
                 partitions.c.tile,
-                _count(units.c.state == UnitState.PENDING),
+                _count(and_(is_pending, is_due)),
+                _count(and_(is_pending, ~is_due)),
                 _count(units.c.state == UnitState.RUNNING),
                 _count(and_(is_failed, is_due)),
-                _count(and_(is_failed, units.c.retry_at > now)),
-                func.min(case((is_failed, units.c.retry_at))),
+                _count(and_(is_failed, ~is_due)),
+                func.min(case((or_(is_failed, is_pending), units.c.retry_at))),
                 func.sum(units.c.attempt),
             )
             .select_from(units)

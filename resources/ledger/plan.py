@@ -236,7 +236,9 @@ class Plan(Connected):
                 select(partitions.c.partition, partitions.c.id).where(
                     partitions.c.asset == asset, partitions.c.partition.in_(list(names))
                 )
-            ).all()
+            )
+            .tuples()
+            .all()
         )
         held: dict[int, set[int]] = {number: set() for number in ids.values()}
         rows = connection.execute(

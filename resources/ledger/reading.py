@@ -18,7 +18,8 @@ _ROWS_PER_FETCH = 1000
 _SQL_TEXT_END = "\U0010ffff"
 
 
-def _unit_row(partition: Any) -> tuple[Any, ...]:
+def unit_row(partition: Any) -> tuple[Any, ...]:
+    """The columns of a `UnitRow`, in its order."""
     columns = units.c
     return (
         columns.key,
@@ -53,8 +54,11 @@ _STATE_AT = 11
 _STATES = {state.value: state for state in UnitState}
 
 
-def _as_unit(row: Sequence[Any]) -> UnitRow:
-    return UnitRow(*row[:_STATE_AT], _STATES[row[_STATE_AT]], *row[_STATE_AT + 1 :])
+def as_unit(row: Sequence[Any]) -> UnitRow:
+    """The value of a row selected by `unit_row`."""
+    values = list(row)
+    values[_STATE_AT] = _STATES[values[_STATE_AT]]
+    return UnitRow(*values)
 
 
 class Reading(Connected):
@@ -63,7 +67,7 @@ class Reading(Connected):
     def planned(self, asset: str, names: Iterable[str]) -> Iterator[UnitRow]:
         """Units that these partitions hold now, in order of partition and unit key; a stream."""
         statement = (
-            select(*_unit_row(partitions.c.partition))
+            select(*unit_row(partitions.c.partition))
             .join(membership, membership.c.unit_id == units.c.id)
             .join(partitions, partitions.c.id == membership.c.partition_id)
             .order_by(partitions.c.partition, units.c.key)
@@ -71,7 +75,7 @@ class Reading(Connected):
         for chunk in chunks(sorted(set(names)), _PARTITIONS_PER_READ):
             with self.reading() as connection:
                 rows = connection.execute(statement.where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))).all()
-            yield from map(_as_unit, rows)
+            yield from map(as_unit, rows)
 
     def units(
         self,
@@ -112,13 +116,13 @@ class Reading(Connected):
             .correlate(units)
             .scalar_subquery()
         )
-        statement: Select[Any] = select(*_unit_row(one_partition), units.c.id).where(*where).order_by(units.c.id)
+        statement: Select[Any] = select(*unit_row(one_partition), units.c.id).where(*where).order_by(units.c.id)
         last = 0
         while True:
             with self.reading() as connection:
                 rows = connection.execute(statement.where(units.c.id > last).limit(_ROWS_PER_FETCH)).all()
             for row in rows:
-                yield _as_unit(row[:-1])
+                yield as_unit(row[:-1])
             if len(rows) < _ROWS_PER_FETCH:
                 return
             last = rows[-1][-1]

@@ -122,7 +122,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class DuePartition:
-    """A partition with work left. `next_due` is the earliest time a failed unit may be tried again.
+    """A partition with work left. `pending` and `failed_due` may be tried now; `_later` ones wait, the first until `next_due`.
 
     `attempt_sum` is the sum of the last attempt numbers of its unsettled units: it grows whenever something was tried.
     """
@@ -131,6 +131,7 @@ class DuePartition:
     window: str | None
     tile: str | None
     pending: int
+    pending_later: int
     running: int
     failed_due: int
     failed_later: int
