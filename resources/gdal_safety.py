@@ -97,11 +97,13 @@ os.environ["PROJ_NETWORK"] = "OFF"
 registered_drivers()
 
 
-def open_raster(path: Path | str, drivers: Sequence[str], *, input_digest: str = "", name: str | None = None) -> DatasetReader:
+def open_raster(
+    path: Path | str, drivers: Sequence[str], *, input_digest: str = "", name: str | None = None, **options: str | int
+) -> DatasetReader:
     """Open a local raster for reading with one of the allowed `drivers`, named one by one; call it inside `safe_env`.
 
-    `name` stands for the file in messages. Raises `InputRejected` (EMPTY_FILE, NOT_A_RASTER, FORBIDDEN_DRIVER, CORRUPT_INPUT,
-    UNREADABLE; no retry) and `TransientError` (INPUT_CHANGED: the file is gone; STORAGE_IO: it cannot be read now; retry).
+    `name` stands for the file in messages, `options` are GDAL's open options. Raises `InputRejected` (EMPTY_FILE,
+    NOT_A_RASTER, FORBIDDEN_DRIVER, CORRUPT_INPUT, UNREADABLE; no retry) and `TransientError` (INPUT_CHANGED: the file is gone; STORAGE_IO: it cannot be read now; retry).
     """
     shown = name or repr(str(path))
     allowed = [driver for driver in drivers if driver in SAFE_DRIVERS]
@@ -113,7 +115,7 @@ def open_raster(path: Path | str, drivers: Sequence[str], *, input_digest: str =
             raise InputRejected(
                 f"{shown}: content: found {found}; allowed: {', '.join(allowed)}", kind=kind, input_digest=input_digest
             )
-        return rasterio.open(os.fspath(path), driver=driver)
+        return rasterio.open(os.fspath(path), driver=driver, **options)
 
 
 @contextmanager
