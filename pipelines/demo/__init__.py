@@ -1,0 +1,1 @@
+"""The demo: real pixels, made-up days, and faults put in on purpose."""
