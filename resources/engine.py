@@ -289,7 +289,7 @@ class _Run:
         now = time.monotonic()
         if now - self._beat >= _HEARTBEAT_S:
             self._beat = now
-            self.lease.check_alive()
+            self.engine.leases.check_alive()
             self.ledger.heartbeat(self.run_id)
             self.store.check(expected=self.ledger.remembered_store(), min_free_bytes=self.engine.min_free_bytes)
         if now - self._told >= _PROGRESS_S and self.last is not None:
