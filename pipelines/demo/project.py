@@ -147,7 +147,8 @@ def _write_scene(imagery: Imagery, cut: Cut, folder: Path, *, keep: float = 1.0)
     share = 1.0 - _DARKER_PER_DAY * (cut.acquired.day - 1)
     darker = np.where(pixels == NODATA, NODATA, np.round(pixels * share)).astype(np.uint8)
     profile = {"driver": "GTiff", "dtype": "uint8", "crs": _EPSG, "nodata": NODATA, "photometric": "RGB"}
-    transform = imagery.transform * Affine.translation(columns.start, rows.start)
+    whole = imagery.transform
+    transform = Affine(whole.a, 0.0, whole.c + columns.start * whole.a, 0.0, whole.e, whole.f + rows.start * whole.e)
     with rasterio.MemoryFile() as plain, rasterio.MemoryFile() as optimized:
         with plain.open(count=bands, height=darker.shape[1], width=darker.shape[2], transform=transform, **profile) as scene:
             scene.write(darker)
