@@ -103,7 +103,8 @@ def open_raster(
     """Open a local raster for reading with one of the allowed `drivers`, named one by one; call it inside `safe_env`.
 
     `name` stands for the file in messages, `options` are GDAL's open options. Raises `InputRejected` (EMPTY_FILE,
-    NOT_A_RASTER, FORBIDDEN_DRIVER, CORRUPT_INPUT, UNREADABLE; no retry) and `TransientError` (INPUT_CHANGED: the file is gone; STORAGE_IO: it cannot be read now; retry).
+    NOT_A_RASTER, FORBIDDEN_DRIVER, CORRUPT_INPUT, UNREADABLE; no retry) and `TransientError` (INPUT_CHANGED: the file is gone;
+    STORAGE_IO: it cannot be read now; retry).
     """
     shown = name or repr(str(path))
     allowed = [driver for driver in drivers if driver in SAFE_DRIVERS]

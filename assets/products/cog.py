@@ -19,7 +19,7 @@ from rasterio.io import DatasetReader, MemoryFile
 
 from assets.grid import TileBox
 from assets.products.fit import parse_crs
-from assets.products.model import OPERATION, RENDER_VERSION, TileRequest
+from assets.products.model import OPERATION, RENDER_VERSION, TileRequest, output_names
 from resources.config import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.gdal_safety import open_raster, safe_env
@@ -54,9 +54,9 @@ def tile_tags(request: TileRequest, metrics: dict[str, Any]) -> dict[str, str]:
 
 
 def write_cog(path: Path, pixels: TilePixels, *, box: TileBox, product: ProductConfig, tags: dict[str, str]) -> None:
-    """Write a tile to `path` as a Cloud Optimized GeoTIFF with overviews inside, and nodata or an internal mask. Call inside `safe_env`.
+    """Write a tile to `path` as a Cloud Optimized GeoTIFF with overviews inside, and nodata or an internal mask.
 
-    Raises `OSError` when it cannot be written. After a crash: `path` may hold part of a file.
+    Call inside `safe_env`. Raises `OSError` when it cannot be written. After a crash: `path` may hold part of a file.
     """
     count, height, width = pixels.values.shape
     with MemoryFile(ext=".tif") as memory:
@@ -154,8 +154,6 @@ def _facts(tile: DatasetReader) -> dict[str, Any]:
 
 
 def _wanted(request: TileRequest) -> dict[str, Any]:
-    from assets.products.model import output_names
-
     product, box = request.product, request.box
     height, width = box.shape
     crs: CRS = parse_crs(box.crs)

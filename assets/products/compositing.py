@@ -17,8 +17,11 @@ from assets.products.reading import Values
 class Composite(Protocol):
     """Takes scenes in the product's order and gives one value per band and pixel."""
 
-    def add(self, values: Values, rank: Values | None = None) -> bool:
-        """Take a scene, `(band, y, x)`, NaN where absent; `rank` `(y, x)` is what highest and lowest compare. True: no later one matters."""
+    def add(self, values: Values, rank: Values | None = None, /) -> bool:
+        """Take a scene, `(band, y, x)`, NaN where absent, and `rank` `(y, x)`, which highest and lowest compare.
+
+        True: no later scene can matter.
+        """
         ...
 
     def result(self) -> Values:
@@ -33,8 +36,8 @@ class First:
         self._values: Values | None = None
         self._open: Values | None = None
 
-    def add(self, values: Values, rank: Values | None = None) -> bool:
-        present = ~np.isnan(values).all(axis=0)
+    def add(self, values: Values, _rank: Values | None = None) -> bool:
+        present: Values = np.asarray(~np.isnan(values).all(axis=0))
         if self._values is None or self._open is None:
             self._values, self._open = values.copy(), ~present
         else:
@@ -56,7 +59,7 @@ class Mean:
         self._sum: Values | None = None
         self._count: Values | None = None
 
-    def add(self, values: Values, rank: Values | None = None) -> bool:
+    def add(self, values: Values, _rank: Values | None = None) -> bool:
         if self._sum is None or self._count is None:
             self._sum, self._count = np.zeros(values.shape, np.float64), np.zeros(values.shape, np.int64)
         present = ~np.isnan(values)
@@ -67,7 +70,8 @@ class Mean:
     def result(self) -> Values:
         assert self._sum is not None
         assert self._count is not None
-        return np.divide(self._sum, self._count, out=np.full(self._sum.shape, np.nan), where=self._count > 0)
+        mean: Values = np.divide(self._sum, self._count, out=np.full(self._sum.shape, np.nan), where=self._count > 0)
+        return mean
 
 
 class Extreme:
@@ -77,7 +81,7 @@ class Extreme:
         self._better = better
         self._values: Values | None = None
 
-    def add(self, values: Values, rank: Values | None = None) -> bool:
+    def add(self, values: Values, _rank: Values | None = None) -> bool:
         self._values = values.copy() if self._values is None else self._better(self._values, values)
         return False
 
@@ -111,12 +115,12 @@ class Ranked:
 
 
 class Median:
-    """The middle value, band by band; the mean of the two middle ones where their number is even. Keeps all scenes of its block."""
+    """The middle value, band by band; the mean of the middle two where their number is even. Keeps all scenes of its block."""
 
     def __init__(self) -> None:
         self._stack: list[Values] = []
 
-    def add(self, values: Values, rank: Values | None = None) -> bool:
+    def add(self, values: Values, _rank: Values | None = None) -> bool:
         self._stack.append(values)
         return False
 

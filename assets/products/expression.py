@@ -1,7 +1,7 @@
 """Formulas over band names, e.g. `(nir - red) / (nir + red)`; `;` separates the outputs.
 
-Formulas come from a configuration file and are checked against a short list of what may stand in them before anything is computed.
-All numbers are 64-bit floats. A pixel is absent where any band of its formula is absent, and where the result is no finite number
+Formulas come from a configuration file and are checked against a short list of what may stand in them, before anything is
+computed. All numbers are 64-bit floats. A pixel is absent where any band of its formula is absent, and where the result is no finite number
 (division by zero, the logarithm of a negative number).
 """
 
@@ -70,13 +70,13 @@ def _parse(product: str, text: str) -> Formula:
         bands: dict[str, str] = {}
         body, is_logic = _translate(tree.body, bands)
         if not bands:
-            raise _Refused("no band name in it")
+            raise _RefusedError("no band name in it")
         if is_logic:
             body = _call("where", [body, ast.Constant(1.0), ast.Constant(0.0)])
         compiled = ast.unparse(ast.fix_missing_locations(body))
         formula = Formula(text, tuple(bands), compiled)
         evaluate(formula, [np.ones((1, 1))] * len(bands))
-    except _Refused as refused:
+    except _RefusedError as refused:
         raise ConfigurationError(f"product {product}: expression {text!r}: {refused}; allowed: {_ALLOWED}") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else str(error)
@@ -86,7 +86,7 @@ def _parse(product: str, text: str) -> Formula:
     return formula
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """Something that may not stand in a formula."""
 
 
@@ -96,10 +96,10 @@ def _translate(node: ast.expr, bands: dict[str, str]) -> tuple[ast.expr, bool]:
         case ast.Name(id=name):
             return ast.Name(bands.setdefault(name, f"v{len(bands)}"), ast.Load()), False
         case ast.Constant(value=bool()):
-            raise _Refused(f"found {node.value!r}")
+            raise _RefusedError(f"found {node.value!r}")
         case ast.Constant(value=int() | float() as value):
             if not np.isfinite(float(value)):
-                raise _Refused(f"found the number {value!r}")
+                raise _RefusedError(f"found the number {value!r}")
             return ast.Constant(float(value)), False
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return ast.UnaryOp(node.op, _number(operand, bands)), False
@@ -112,32 +112,32 @@ def _translate(node: ast.expr, bands: dict[str, str]) -> tuple[ast.expr, bool]:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if isinstance(op, _COMPARISONS):
             return ast.Compare(_number(left, bands), [op], [_number(right, bands)]), True
         case ast.Compare() if len(node.ops) > 1:
-            raise _Refused("found a chain of comparisons; write (a < b) & (b < c)")
+            raise _RefusedError("found a chain of comparisons; write (a < b) & (b < c)")
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _MANY and len(args) > 1:
             return _extreme(name, [_number(item, bands) for item in args]), False
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if _FUNCTIONS.get(name) == len(args):
             first = _logic(args[0], bands) if name == "where" else _number(args[0], bands)
             return _call(name, [first, *(_number(item, bands) for item in args[1:])]), False
         case ast.Call(func=ast.Name(id=name)) if name in _FUNCTIONS or name in _MANY:
-            raise _Refused(f"{name} takes {_FUNCTIONS.get(name, 'two or more')} argument(s)")
+            raise _RefusedError(f"{name} takes {_FUNCTIONS.get(name, 'two or more')} argument(s)")
         case ast.Call():
-            raise _Refused(f"found the function {ast.unparse(node.func)!r}")
+            raise _RefusedError(f"found the function {ast.unparse(node.func)!r}")
         case ast.BoolOp():
-            raise _Refused("found 'and' or 'or'; write & or | between comparisons in parentheses")
-    raise _Refused(f"found {ast.unparse(node)!r}")
+            raise _RefusedError("found 'and' or 'or'; write & or | between comparisons in parentheses")
+    raise _RefusedError(f"found {ast.unparse(node)!r}")
 
 
 def _number(node: ast.expr, bands: dict[str, str]) -> ast.expr:
     translated, is_logic = _translate(node, bands)
     if is_logic:
-        raise _Refused(f"found the comparison {ast.unparse(node)!r} where a number is needed; use where(...)")
+        raise _RefusedError(f"found the comparison {ast.unparse(node)!r} where a number is needed; use where(...)")
     return translated
 
 
 def _logic(node: ast.expr, bands: dict[str, str]) -> ast.expr:
     translated, is_logic = _translate(node, bands)
     if not is_logic:
-        raise _Refused(f"found the number {ast.unparse(node)!r} where a comparison is needed")
+        raise _RefusedError(f"found the number {ast.unparse(node)!r} where a comparison is needed")
     return translated
 
 

@@ -1,7 +1,7 @@
 """How a source band fits a grid: how many of its pixels one pixel of the grid spans, and which of its overviews serves.
 
-A pixel may not depend on the tile or batch it is made in. GDAL's warper takes kernel size and overview from the chunk it happens to
-work on, so that neighbouring tiles differ; here both follow from the band and the grid alone.
+A pixel may not depend on the tile or batch it is made in. GDAL's warper takes kernel size and overview from the chunk it works
+on, so that neighbouring tiles differ; here both follow from the band and the grid alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 from affine import Affine
+from numpy.typing import NDArray
 from rasterio.crs import CRS
 from rasterio.errors import RasterioError
 from rasterio.warp import transform as transform_points
+
+Points = NDArray[np.float64]
 
 _SAMPLES = 9
 _NEARLY_WHOLE = 0.05
@@ -50,7 +53,7 @@ def _kernel_scale(pixels: float) -> float:
 
 
 def overview_for(fit: Fit, factors: Sequence[int]) -> int | None:
-    """Index of the coarsest overview that is not coarser than the grid, as `gdalwarp -ovr AUTO` chooses; None: full resolution."""
+    """Index of the coarsest overview not coarser than the grid, as `gdalwarp -ovr AUTO` chooses; None: full resolution."""
     target = min(fit.columns, fit.rows)
     best, best_factor = None, 1
     for index, factor in enumerate(factors):
@@ -74,7 +77,8 @@ def fit_of(
     inverse = ~source
     spread = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
     columns, rows = (axis.ravel() for axis in np.meshgrid(spread * width, spread * height))
-    x, y = source * (columns, rows)
+    x = source.a * columns + source.b * rows + source.c
+    y = source.d * columns + source.e * rows + source.f
     here, there = parse_crs(crs), parse_crs(grid_crs)
     if here == there:
         ax, bx = inverse.a * pixel_width, inverse.b * pixel_height
@@ -84,9 +88,10 @@ def fit_of(
     grid_x, grid_y = _moved(here, there, x, y)
     spans = []
     for dx, dy in ((pixel_width, 0.0), (0.0, pixel_height)):
-        low = inverse * _moved(there, here, grid_x - dx / 2, grid_y - dy / 2)
-        high = inverse * _moved(there, here, grid_x + dx / 2, grid_y + dy / 2)
-        spans.append((np.abs(high[0] - low[0]), np.abs(high[1] - low[1])))
+        low_x, low_y = _moved(there, here, grid_x - dx / 2, grid_y - dy / 2)
+        high_x, high_y = _moved(there, here, grid_x + dx / 2, grid_y + dy / 2)
+        along_x, along_y = high_x - low_x, high_y - low_y
+        spans.append((np.abs(inverse.a * along_x + inverse.b * along_y), np.abs(inverse.d * along_x + inverse.e * along_y)))
     with np.errstate(invalid="ignore"):
         across, down = spans[0][0] + spans[1][0], spans[0][1] + spans[1][1]
     usable = np.isfinite(across) & np.isfinite(down)
@@ -100,7 +105,7 @@ def fit_of(
     return Fit(_tidy(typical[0]), _tidy(typical[1]), _tidy(area_max))
 
 
-def _moved(here: CRS, there: CRS, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _moved(here: CRS, there: CRS, x: Points, y: Points) -> tuple[Points, Points]:
     try:
         moved = transform_points(here, there, x, y)
     except RasterioError:

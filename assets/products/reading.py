@@ -1,15 +1,15 @@
 """Windowed reads of scenes onto the grid, exact and independent of the batch.
 
-Every read goes through a `WarpedVRT` with the exact transformer, in blocks whose share of the source is bounded, so that memory does not
-grow with the scene. Values arrive as floats that hold the source's numbers exactly; NaN means absent, whatever the source calls it: nodata,
-a mask, alpha, NaN, or no pixel at all. Bands of one file are read together as gdalwarp does it: a pixel where all are nodata is
-absent, and a nodata pixel of one band is kept out of that band's interpolation.
+Every read goes through a `WarpedVRT` with the exact transformer, in blocks whose share of the source is bounded, so that memory
+does not grow with the scene. Values arrive as floats that hold the source's numbers exactly; NaN means absent, whatever the source
+calls it: nodata, a mask, alpha, NaN, or no pixel at all. Bands of one file are read together as gdalwarp does it: a pixel where all
+are nodata is absent, and a nodata pixel of one band is kept out of that band's interpolation.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,8 @@ class SceneReader:
     ) -> Values:
         """The bands `names` of a scene on a block, `(band, y, x)`, float32 where that holds the source's numbers, else float64.
 
-        `full_resolution` keeps overviews out. Raises `InputRejected` with the scene's digest for what cannot be decoded (no retry), and
-        `TransientError` (INPUT_CHANGED, retry) when a file is not the one that was pinned.
+        `full_resolution` keeps overviews out. Raises `InputRejected` with the scene's digest for what cannot be decoded (no retry),
+        and `TransientError` (INPUT_CHANGED, retry) when a file is not the one that was pinned.
         """
         files: dict[str, list[BandRef]] = {}
         for name in names:
@@ -154,7 +154,7 @@ class SceneReader:
     def _refuse_changed(self, scene: SceneInput, band: BandRef) -> None:
         if file_changed(band, self.source_dir):
             raise TransientError(
-                f"scene {scene.scene_id}: {band.uri!r} changed while it was being read; the next look at the source pins it again",
+                f"scene {scene.scene_id}: {band.uri!r} changed while it was read; the next look at the source pins it again",
                 kind=ErrorKind.INPUT_CHANGED,
             )
 
@@ -220,11 +220,10 @@ def _world_shifts(source: DatasetReader) -> list[float]:
     return shifts or [0.0]
 
 
-def scaled(values: Values, bands: Mapping[int, BandRef] | Sequence[BandRef]) -> Values:
+def scaled(values: Values, bands: Sequence[BandRef]) -> Values:
     """`values` `(band, y, x)` with each band's own scale and offset applied, in float64; NaN stays NaN."""
-    refs = list(bands.values()) if isinstance(bands, Mapping) else list(bands)
-    if all(band.scale == 1.0 and band.offset == 0.0 for band in refs):
+    if all(band.scale == 1.0 and band.offset == 0.0 for band in bands):
         return values
-    factor = np.array([band.scale for band in refs], dtype=np.float64)[:, None, None]
-    shift = np.array([band.offset for band in refs], dtype=np.float64)[:, None, None]
+    factor = np.array([band.scale for band in bands], dtype=np.float64)[:, None, None]
+    shift = np.array([band.offset for band in bands], dtype=np.float64)[:, None, None]
     return values.astype(np.float64) * factor + shift

@@ -1,9 +1,9 @@
 """The work function of a tile: read, mask, compute, composite, round, write.
 
-Order of things, which the pixels depend on: scale and offset (if asked for), masks, formula, composite over scenes, rescale, rounding to
-the dtype (half to even, then clipped to what the dtype holds). A valid value that would equal nodata is moved to its neighbour.
-With `nodata` set, a band missing at a pixel is nodata in that band alone; without, one mask serves all bands and a pixel is
-valid only where all bands of one scene are.
+Order of things, which the pixels depend on: masks, scale and offset (if asked for), formula, composite over scenes, rescale,
+rounding to the dtype (half to even, then clipped to what the dtype holds). A valid value that would equal nodata is moved to its
+neighbour. With `nodata` set, a band missing at a pixel is nodata in that band alone; without, one mask serves all bands and a
+pixel is valid only where all bands of one scene are.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assets.products.compositing import composite, in_reading_order
 from assets.products.cog import TilePixels, tile_tags, write_cog
+from assets.products.compositing import composite, in_reading_order
 from assets.products.expression import evaluate, parse_formulas
 from assets.products.masks import masked_out
 from assets.products.model import SceneInput, TileRequest, bands_required, output_names, value_bands
@@ -42,7 +42,7 @@ def render_tile(request: TileRequest, path: Path) -> dict[str, Any]:
 
 
 def render_pixels(request: TileRequest) -> tuple[TilePixels, tuple[str, ...]]:
-    """The tile's pixels, and the ids of the scenes that any of them came from. Call inside `safe_env`; raises as `render_tile`."""
+    """The tile's pixels, and the ids of the scenes they may have come from. Call inside `safe_env`; raises as `render_tile`."""
     product, scenes = request.product, request.scenes
     _refuse_incomplete(request)
     reader = SceneReader(request.box, Path(request.source_dir), request.drivers)
@@ -107,7 +107,7 @@ def scene_values(product: ProductConfig, reader: SceneReader, scene: SceneInput,
 
 
 def finished(product: ProductConfig, values: Values) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """`values` `(band, y, x)`, NaN where absent, as the product's dtype, and where they are valid. Absent pixels hold nodata, or 0."""
+    """`values` `(band, y, x)`, NaN where absent, as the product's dtype, and where they are valid. Absent ones hold nodata or 0."""
     kind = np.dtype(product.dtype)
     valid = ~np.isnan(values)
     if product.nodata is None:
