@@ -1,9 +1,9 @@
 """One product's tiles of a window as a single raster, for GDAL's tile index driver and QGIS.
 
 A GeoPackage `<window>.<product>.gti.gpkg` beside the catalogue: GDAL 3.9 and newer opens it as one mosaic, with no plug-in. The
-GeoParquet catalogue serves the same driver only where GDAL was built with Parquet, which the usual wheels are not. A mosaic has one
-band count and one dtype, a window has many products: so it is one index for each. All indexes of a grid share one extent, so that
-mosaics of two windows or products lie pixel on pixel.
+GeoParquet catalogue serves the same driver only where GDAL was built with Parquet, which the usual wheels are not. One mosaic has
+one band count and one dtype, a window has many products: so it is one index for each. All indexes of a grid share one extent, so
+that mosaics of two windows or products lie pixel on pixel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import shapely
 
 from assets.grid import Bounds, Grid
-from assets.window_tiles import WindowTiles, relative_href
+from assets.window_tiles import WindowTiles, band_names, relative_href
 from resources.config import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 
@@ -75,18 +75,11 @@ def tile_index_ingredients(
         "settings": {
             "grid": dict(grid_settings),
             "extent": [repr(value) for value in extent],
-            "product": [product.name, product.dtype, product.nodata, band_count(product)],
+            "product": [product.name, product.dtype, product.nodata, len(band_names(product))],
         },
         "destination": {"window": tiles.window.key, "product": product.name},
         "inputs": tiles.of_product(product.name).fingerprint()["complete"],
     }
-
-
-def band_count(product: ProductConfig) -> int:
-    """Number of bands of a product's tiles."""
-    if product.expression:
-        return sum(1 for part in product.expression.split(";") if part.strip())
-    return len(product.bands)
 
 
 def write_tile_index(request: TileIndexRequest, path: Path) -> dict[str, Any]:
@@ -157,7 +150,7 @@ def _layer_metadata(request: TileIndexRequest) -> dict[str, str]:
         "MINY": repr(bottom),
         "MAXX": repr(right),
         "MAXY": repr(top),
-        "BAND_COUNT": str(band_count(product)),
+        "BAND_COUNT": str(len(band_names(product))),
         "DATA_TYPE": _GDAL_TYPES[product.dtype],
         "LOCATION_FIELD": "location",
         "TILEWRIGHT_UNIT_KEY": request.unit_key,
@@ -167,7 +160,7 @@ def _layer_metadata(request: TileIndexRequest) -> dict[str, str]:
     if product.nodata is None:
         metadata["MASK_BAND"] = "YES"
     else:
-        metadata["NODATA"] = ",".join([str(product.nodata)] * band_count(product))
+        metadata["NODATA"] = ",".join([str(product.nodata)] * len(band_names(product)))
     return metadata
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assets.grid import Grid, Tile, TileBox
+from resources.config import ProductConfig
 from resources.units import UnitState
 from resources.windows import BatchWindow
 
@@ -173,6 +174,13 @@ def window_tiles(rows: Iterable[TileRow], *, window: BatchWindow, grid: Grid) ->
         complete=tuple(sorted(complete, key=lambda item: (item.product, item.tile))),
         absent=tuple(sorted(absent, key=lambda item: (item.product, item.tile))),
     )
+
+
+def band_names(product: ProductConfig) -> tuple[str, ...]:
+    """Names of a product's output bands: its source bands, or the formula of each output of its expression."""
+    if product.expression:
+        return tuple(part.strip() for part in product.expression.split(";") if part.strip())
+    return tuple(product.bands)
 
 
 def finite(value: object) -> float | None:
