@@ -62,7 +62,7 @@ state = "state"
 
 [source]
 uri = "scenes"
-patterns = ["{scene}_{date:%Y%m%dT%H%M%S}.tif"]
+patterns = ["{place}_{date:%Y%m%dT%H%M%S}.tif"]
 bands = ["red", "green", "blue"]
 settle_s = 1.0
 
