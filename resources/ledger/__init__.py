@@ -23,6 +23,7 @@ from resources.ledger.rows import (
     PlanChange,
     RejectedInput,
     RequestRow,
+    RestoredUnit,
     RunRow,
     UnitRow,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "PlanChange",
     "RejectedInput",
     "RequestRow",
+    "RestoredUnit",
     "RunRow",
     "UnitRow",
     "open_ledger",

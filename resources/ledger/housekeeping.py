@@ -45,9 +45,9 @@ class Housekeeping(Reading):
         return moved
 
     def void_failures(self, run_id: str, keys: Iterable[str], *, retry_at: datetime, reason: str) -> int:
-        """Take back what one run charged to these units, because their source was unwell: they are PENDING, not before `retry_at`.
+        """Take back what one run charged to these units, their source being unwell: they are PENDING, not before `retry_at`.
 
-        Attempts stay in the history as VOID. A unit that those attempts brought into quarantine leaves it, its dead letter closed.
+        The attempts stay in the history as VOID. A unit that they brought into quarantine leaves it, its dead letter closed.
         """
         moved = 0
         with self.writing() as connection:

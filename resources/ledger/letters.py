@@ -98,19 +98,21 @@ def close_letters(connection: Connection, subject: str, keys: Iterable[str], sta
     return closed
 
 
-def reopen_superseded(connection: Connection, subject: str, keys: Iterable[str]) -> None:
-    """Open again the newest dead letter of each subject, where it was closed as SUPERSEDED."""
+def reopen_superseded(connection: Connection, subject: str, keys: Iterable[str]) -> int:
+    """Open again the newest dead letter of each subject, where it was closed as SUPERSEDED; the number opened."""
+    opened = 0
     for chunk in chunks(keys):
         newest = (
             select(func.max(dead_letters.c.id))
             .where(dead_letters.c.subject == subject, dead_letters.c.subject_key.in_(chunk))
             .group_by(dead_letters.c.subject_key)
         )
-        connection.execute(
+        opened += connection.execute(
             update(dead_letters)
             .where(dead_letters.c.id.in_(newest), dead_letters.c.status == LetterStatus.SUPERSEDED)
             .values(status=LetterStatus.OPEN, closed_at=None)
-        )
+        ).rowcount
+    return opened
 
 
 def add_notes(

@@ -13,16 +13,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, delete, exists, false, null, select, update
+from sqlalchemy import Connection, bindparam, case, delete, false, null, select, update
 
-from resources.ledger.connection import Connected, chunks
+from resources.ledger.connection import chunks
+from resources.ledger.leavers import GONE, Leavers, added
 from resources.ledger.letters import UNIT, add_notes, close_letters, reopen_superseded
 from resources.ledger.rows import LetterStatus, PlanChange, dump
-from resources.ledger.schema import attempts, leavers, membership, partitions, rejected_inputs, units
-from resources.units import AttemptOutcome, PartitionPlan, PlannedUnit, UnitState
+from resources.ledger.schema import leavers, membership, partitions, rejected_inputs, units
+from resources.units import PartitionPlan, PlannedUnit, UnitState
 
 _PARTITIONS_PER_WRITE = 100
-_GONE = (UnitState.SUPERSEDED, UnitState.RETIRED)
 _KEPT = (UnitState.COMPLETE, UnitState.QUARANTINED, UnitState.DISMISSED)
 
 _RETURN_UNIT = (
@@ -61,7 +61,7 @@ _DESCRIBE_UNIT = (
 )
 
 
-class Plan(Connected):
+class Plan(Leavers):
     """Writes of the plan."""
 
     def write_plan(self, asset: str, plans: Iterable[PartitionPlan], *, now: datetime | None = None) -> PlanChange:
@@ -77,8 +77,8 @@ class Plan(Connected):
             for plan in chunk:
                 if plan.asset != asset:
                     raise ValueError(f"a plan of {plan.asset!r} among those of {asset!r}: {plan.partition}")
-            total = _add(total, self._write_chunk(asset, {plan.partition: plan for plan in chunk}, moment))
-        return _add(total, self._settle_leavers(moment))
+            total = added(total, self._write_chunk(asset, {plan.partition: plan for plan in chunk}, moment))
+        return added(total, self.settle_leavers(moment))
 
     def forget_partitions(self, asset: str, names: Iterable[str]) -> PlanChange:
         """Take these partitions out of the plan: they are no longer in the grid. Their ids stay theirs."""
@@ -101,7 +101,7 @@ class Plan(Connected):
                     )
                     self.insert_new(connection, leavers, [{"unit_id": item} for item in held])
                     connection.execute(delete(membership).where(membership.c.partition_id.in_(some)))
-        return self._settle_leavers(moment)
+        return self.settle_leavers(moment)
 
     def _write_chunk(self, asset: str, plans: Mapping[str, PartitionPlan], now: datetime) -> PlanChange:
         fingerprints = {name: _fingerprint(plan) for name, plan in plans.items()}
@@ -137,7 +137,7 @@ class Plan(Connected):
             for some in chunks(wanted.values()):
                 written, described, clashing = self._write_units(connection, asset, some, now)
                 unit_ids.update(described)
-                change = _add(change, written)
+                change = added(change, written)
                 duplicates.update(clashing)
             self._write_membership(connection, asset, changed, unit_ids)
         return replace(change, duplicate_keys=tuple(sorted(duplicates)))
@@ -173,7 +173,7 @@ class Plan(Connected):
             inputs = dump(list(unit.inputs))
             if row.revision != unit.revision:
                 revised.append({"b_id": row.id, "b_revision": unit.revision, "b_spec": dump(dict(unit.spec))})
-            elif row.state in _GONE:
+            elif row.state in GONE:
                 returning.append(row)
             else:
                 unchanged += 1
@@ -262,70 +262,6 @@ class Plan(Connected):
                 leaving,
             )
 
-    def _settle_leavers(self, now: datetime) -> PlanChange:
-        change = PlanChange()
-        while True:
-            with self.reading() as connection:
-                if connection.execute(select(leavers.c.unit_id).limit(1)).first() is None:
-                    return change
-            with self.writing() as connection:
-                waiting = list(
-                    connection.execute(
-                        select(leavers.c.unit_id).order_by(leavers.c.unit_id).limit(1000).with_for_update()
-                    ).scalars()
-                )
-                change = _add(change, _close_units(connection, waiting, now))
-                connection.execute(delete(leavers).where(leavers.c.unit_id.in_(waiting)))
-
-
-def _close_units(connection: Connection, ids: Sequence[int], now: datetime) -> PlanChange:
-    """Those of `ids` that no partition holds -> SUPERSEDED or RETIRED."""
-    twin = units.alias("twin")
-    replaced = (
-        exists()
-        .where(
-            twin.c.asset == units.c.asset,
-            twin.c.window == units.c.window,
-            twin.c.product == units.c.product,
-            twin.c.tile.is_not_distinct_from(units.c.tile),
-            twin.c.id != units.c.id,
-            membership.c.unit_id == twin.c.id,
-        )
-        .correlate(units)
-    )
-    rows = connection.execute(
-        select(units.c.id, units.c.key, units.c.state, units.c.attempt, replaced.label("is_replaced"))
-        .where(
-            units.c.id.in_(ids),
-            units.c.state.not_in(_GONE),
-            ~exists().where(membership.c.unit_id == units.c.id).correlate(units),
-        )
-        .order_by(units.c.id)
-        .with_for_update(of=units)
-    ).all()
-    for state, chosen in (
-        (UnitState.SUPERSEDED, [row.id for row in rows if row.is_replaced]),
-        (UnitState.RETIRED, [row.id for row in rows if not row.is_replaced]),
-    ):
-        if chosen:
-            connection.execute(
-                update(units)
-                .where(units.c.id.in_(chosen))
-                .values(state=state, state_before=units.c.state, left_at=now, retry_at=None)
-            )
-            add_notes(connection, chosen, state.lower(), now=now)
-    running = [row.id for row in rows if row.state == UnitState.RUNNING]
-    if running:
-        connection.execute(
-            update(attempts)
-            .where(attempts.c.unit_id.in_(running), attempts.c.outcome.is_(None))
-            .values(outcome=AttemptOutcome.VOID, is_counted=False, ended_at=now, reason="the unit left the plan")
-        )
-    quarantined = [row.key for row in rows if row.state == UnitState.QUARANTINED]
-    close_letters(connection, UNIT, quarantined, LetterStatus.SUPERSEDED, now=now)
-    superseded = sum(1 for row in rows if row.is_replaced)
-    return PlanChange(superseded=superseded, retired=len(rows) - superseded)
-
 
 def _distinct(plans: Iterable[PartitionPlan]) -> tuple[dict[str, PlannedUnit], set[str]]:
     wanted: dict[str, PlannedUnit] = {}
@@ -369,14 +305,3 @@ def _new_unit(asset: str, unit: PlannedUnit, now: datetime) -> dict[str, Any]:
         "state": UnitState.PENDING,
         "planned_at": now,
     }
-
-
-def _add(left: PlanChange, right: PlanChange) -> PlanChange:
-    return PlanChange(
-        new=left.new + right.new,
-        restored=left.restored + right.restored,
-        superseded=left.superseded + right.superseded,
-        retired=left.retired + right.retired,
-        unchanged=left.unchanged + right.unchanged,
-        duplicate_keys=left.duplicate_keys + right.duplicate_keys,
-    )

@@ -144,6 +144,12 @@ Index(
     sqlite_where=text("state = 'COMPLETE'"),
     postgresql_where=text("state = 'COMPLETE'"),
 )
+Index(
+    "ix_units_recorded_output",
+    units.c.output_uri,
+    sqlite_where=text("output_digest IS NOT NULL"),
+    postgresql_where=text("output_digest IS NOT NULL"),
+)
 Index("ix_units_unsettled", units.c.asset, units.c.state, sqlite_where=text(UNSETTLED_SQL), postgresql_where=text(UNSETTLED_SQL))
 Index(
     "ix_units_blocked_by",

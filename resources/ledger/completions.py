@@ -1,0 +1,198 @@
+"""Completions: recording outputs that were promoted, and taking a record back whose output is gone.
+
+Promote, then record; never the other order. A completion is won by the row that is still RUNNING in that attempt of that run. A
+late writer finds its attempt over and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, false, null, select, update
+from sqlalchemy.exc import IntegrityError as ConstraintError
+
+from resources.errors import ErrorKind, Verdict
+from resources.ledger.connection import Connected, chunks
+from resources.ledger.endings import END_ATTEMPT, ending
+from resources.ledger.letters import UNIT, add_notes, close_letters, open_unit_letters
+from resources.ledger.rows import LetterStatus, dump
+from resources.ledger.schema import units
+from resources.units import RUNNABLE_STATES, AttemptOutcome, Completion, UnitState
+
+_ADOPTABLE = [*sorted(RUNNABLE_STATES), UnitState.QUARANTINED]
+_RACES_MAX = 5
+
+_COMPLETE_UNIT = (
+    update(units)
+    .where(units.c.id == bindparam("b_id"), units.c.attempt == bindparam("b_attempt"), units.c.state == bindparam("b_state"))
+    .values(
+        state=UnitState.COMPLETE,
+        output_uri=bindparam("b_uri"),
+        output_digest=bindparam("b_digest"),
+        output_size=bindparam("b_size"),
+        metrics=bindparam("b_metrics"),
+        completed_at=bindparam("b_now"),
+        suspect=false(),
+        error_kind=null(),
+        reason=null(),
+        retry_at=null(),
+        blocked_by=null(),
+    )
+)
+
+
+class Completions(Connected):
+    """Writes about outputs."""
+
+    def complete(self, run_id: str, completions: Sequence[Completion]) -> set[str]:
+        """RUNNING with that attempt of that run -> COMPLETE; the keys won. To be called after the output was promoted.
+
+        A unit whose output URI another COMPLETE unit has does not win: it is quarantined as DUPLICATE_KEY with a dead letter that
+        names the other, and the rest of the group is recorded. After a crash: all of the group is recorded, or none.
+        """
+        return self._record_outputs(completions, run_id=run_id)
+
+    def adopt(self, completions: Sequence[Completion]) -> set[str]:
+        """PENDING, FAILED or QUARANTINED -> COMPLETE without an attempt, for outputs found and verified; the keys won."""
+        return self._record_outputs(completions, run_id=None)
+
+    def _record_outputs(self, completions: Sequence[Completion], *, run_id: str | None) -> set[str]:
+        won: set[str] = set()
+        for chunk in chunks(completions):
+            for race in range(_RACES_MAX):
+                try:
+                    with self.writing() as connection:
+                        recorded = self._record_group(connection, chunk, run_id=run_id)
+                    break
+                except ConstraintError:
+                    # another process completed the same output URI between look and write; the next look sees it
+                    if race == _RACES_MAX - 1:
+                        raise
+            won |= recorded
+        return won
+
+    def _record_group(self, connection: Connection, completions: Sequence[Completion], *, run_id: str | None) -> set[str]:
+        now = self.clock()
+        by_key = {completion.unit_key: completion for completion in completions}
+        statement = select(units.c.id, units.c.key, units.c.attempt, units.c.state, units.c.suspect).where(
+            units.c.key.in_(list(by_key))
+        )
+        if run_id is None:
+            statement = statement.where(units.c.state.in_(_ADOPTABLE))
+        else:
+            statement = statement.where(units.c.state == UnitState.RUNNING, units.c.run_id == run_id)
+        rows = connection.execute(statement.order_by(units.c.id).with_for_update()).all()
+        if run_id is not None:
+            rows = [row for row in rows if row.attempt == by_key[row.key].attempt]
+        if not rows:
+            return set()
+        taken = self._taken_uris(connection, {by_key[row.key].output_uri for row in rows})
+        winners, losers = [], []
+        for row in rows:
+            uri = by_key[row.key].output_uri
+            if uri in taken:
+                losers.append((row, taken[uri]))
+            else:
+                taken[uri] = row.key
+                winners.append(row)
+        if winners:
+            values = []
+            for row in winners:
+                done = by_key[row.key]
+                values.append(
+                    {
+                        "b_id": row.id,
+                        "b_attempt": row.attempt,
+                        "b_state": row.state,
+                        "b_uri": done.output_uri,
+                        "b_digest": done.digest,
+                        "b_size": done.size_bytes,
+                        "b_metrics": dump(dict(done.metrics)),
+                        "b_now": now,
+                    }
+                )
+            connection.execute(_COMPLETE_UNIT, values)
+            self._forget_replaced(connection, [(by_key[row.key].output_uri, row.id) for row in winners])
+        if run_id is None:
+            close_letters(connection, UNIT, [row.key for row in winners], LetterStatus.RESOLVED, now=now)
+            add_notes(connection, [row.id for row in winners], "adopted", now=now)
+        elif winners:
+            connection.execute(
+                END_ATTEMPT,
+                [
+                    ending(row.id, row.attempt, now, AttemptOutcome.SUCCEEDED, duration_s=by_key[row.key].duration_s)
+                    for row in winners
+                ],
+            )
+        self._quarantine_duplicates(connection, losers, by_key, now=now)
+        return {row.key for row in winners}
+
+    @staticmethod
+    def _taken_uris(connection: Connection, uris: Iterable[str]) -> dict[str, str]:
+        rows = connection.execute(
+            select(units.c.output_uri, units.c.key).where(
+                units.c.output_uri.in_(sorted(uris)), units.c.state == UnitState.COMPLETE
+            )
+        )
+        return dict(rows.tuples().all())
+
+    @staticmethod
+    def _forget_replaced(connection: Connection, outputs: Sequence[tuple[str, int]]) -> None:
+        # a window output is overwritten under its one name: what a superseded unit had recorded there is gone
+        connection.execute(
+            update(units)
+            .where(
+                units.c.output_uri.in_([uri for uri, _ in outputs]),
+                units.c.state.in_([UnitState.SUPERSEDED, UnitState.RETIRED]),
+                units.c.state_before == UnitState.COMPLETE,
+            )
+            .values(state_before=UnitState.PENDING)
+        )
+
+    @staticmethod
+    def _quarantine_duplicates(
+        connection: Connection, losers: Sequence[tuple[Any, str]], by_key: dict[str, Completion], *, now: datetime
+    ) -> None:
+        opened = []
+        for row, other in losers:
+            reason = f"its output {by_key[row.key].output_uri} is already that of unit {other[:16]}"
+            connection.execute(
+                update(units)
+                .where(units.c.id == row.id)
+                .values(
+                    state=UnitState.QUARANTINED, error_kind=ErrorKind.DUPLICATE_KEY, reason=reason, attempts=units.c.attempts + 1
+                )
+            )
+            ended = ending(
+                row.id,
+                row.attempt,
+                now,
+                AttemptOutcome.FAILED,
+                is_counted=True,
+                verdict=Verdict.QUARANTINE,
+                kind=ErrorKind.DUPLICATE_KEY,
+                reason=reason,
+            )
+            connection.execute(END_ATTEMPT, [ended])
+            opened.append({"unit_id": row.id, "kind": ErrorKind.DUPLICATE_KEY, "verdict": Verdict.QUARANTINE, "reason": reason})
+        open_unit_letters(connection, opened, now=now)
+
+    def return_to_pending(self, keys: Iterable[str], *, reason: str, kind: ErrorKind) -> int:
+        """COMPLETE -> PENDING, for outputs that are missing or differ; how many. Counted attempts begin again, history stays."""
+        now = self.clock()
+        returned = 0
+        for chunk in chunks(keys):
+            with self.writing() as connection:
+                ids = list(
+                    connection.execute(
+                        update(units)
+                        .where(units.c.key.in_(chunk), units.c.state == UnitState.COMPLETE)
+                        .values(state=UnitState.PENDING, attempts=0, error_kind=kind, reason=reason, completed_at=None)
+                        .returning(units.c.id)
+                    ).scalars()
+                )
+                add_notes(connection, ids, "returned", now=now, kind=kind, reason=reason)
+                returned += len(ids)
+        return returned

@@ -1,0 +1,107 @@
+"""Requests for runs, and processed markers: what the sensors must not forget between two ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from resources.ledger.connection import Connected, chunks
+from resources.ledger.rows import Marker, RequestRow
+from resources.ledger.schema import facts, markers, partitions, requests
+
+_LAST_NUMBER = "last_request_number"
+REQUESTED = "REQUESTED"
+
+
+class Requests(Connected):
+    """Reads and writes of requests and markers. `Ledger` adds `partition_ids`."""
+
+    def next_request_number(self) -> int:
+        """A number never given before. After a crash: a number may be lost, none is given twice."""
+        with self.writing() as connection:
+            self.insert_new(connection, facts, [{"name": _LAST_NUMBER, "value": "0"}])
+            last = connection.execute(select(facts.c.value).where(facts.c.name == _LAST_NUMBER).with_for_update()).scalar_one()
+            number = int(last) + 1
+            connection.execute(update(facts).where(facts.c.name == _LAST_NUMBER).values(value=str(number)))
+        return number
+
+    def record_requests(self, asset: str, names: Iterable[str], *, run_key: str, number: int) -> None:
+        """Record that one run was asked for to work on these partitions; each keeps its latest request only."""
+        now = self.clock()
+        statement = self.insert(requests)
+        fresh: dict[str, Any] = {
+            name: statement.excluded[name] for name in ("number", "run_key", "requested_at", "run_id", "state")
+        }
+        statement = statement.on_conflict_do_update(index_elements=["partition_id"], set_=fresh)
+        with self.writing() as connection:
+            for chunk in chunks(dict.fromkeys(names)):
+                self.insert_new(connection, partitions, [{"asset": asset, "partition": name} for name in chunk])
+                ids = connection.execute(
+                    select(partitions.c.id)
+                    .where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))
+                    .order_by(partitions.c.id)
+                ).scalars()
+                connection.execute(
+                    statement,
+                    [
+                        {
+                            "partition_id": item,
+                            "number": number,
+                            "run_key": run_key,
+                            "requested_at": now,
+                            "run_id": None,
+                            "state": REQUESTED,
+                        }
+                        for item in ids
+                    ],
+                )
+
+    def note_request(self, run_key: str, *, state: str, run_id: str | None = None) -> int:
+        """Say what became of a request: its run, and a word for its state; the number of partitions it concerns."""
+        changes: dict[str, Any] = {"state": state} if run_id is None else {"state": state, "run_id": run_id}
+        with self.writing() as connection:
+            return connection.execute(update(requests).where(requests.c.run_key == run_key).values(**changes)).rowcount
+
+    def requests(self, asset: str) -> dict[str, RequestRow]:
+        """The latest request of each partition that ever had one."""
+        statement = (
+            select(
+                partitions.c.partition,
+                requests.c.number,
+                requests.c.run_key,
+                requests.c.requested_at,
+                requests.c.run_id,
+                requests.c.state,
+            )
+            .join(partitions, partitions.c.id == requests.c.partition_id)
+            .where(partitions.c.asset == asset)
+        )
+        with self.reading() as connection:
+            return {row.partition: RequestRow(*row) for row in connection.execute(statement)}
+
+    def marker(self, asset: str, window: str) -> Marker | None:
+        """The processed marker of a window; None when it was never wholly settled, or was cleared."""
+        statement = select(markers.c.manifest_fingerprint, markers.c.config_fingerprint, markers.c.at).where(
+            markers.c.asset == asset, markers.c.window == window
+        )
+        with self.reading() as connection:
+            row = connection.execute(statement).first()
+        return None if row is None else Marker(*row)
+
+    def set_marker(self, asset: str, window: str, *, manifest_fingerprint: str, config_fingerprint: str) -> None:
+        """Mark a window as wholly settled under these fingerprints."""
+        statement = self.insert(markers)
+        names = ("manifest_fingerprint", "config_fingerprint", "at")
+        statement = statement.on_conflict_do_update(
+            index_elements=["asset", "window"], set_={name: statement.excluded[name] for name in names}
+        )
+        values = {"manifest_fingerprint": manifest_fingerprint, "config_fingerprint": config_fingerprint, "at": self.clock()}
+        with self.writing() as connection:
+            connection.execute(statement, {"asset": asset, "window": window} | values)
+
+    def clear_marker(self, asset: str, window: str) -> None:
+        """Take a window's marker away: something in it is to be looked at again."""
+        with self.writing() as connection:
+            connection.execute(delete(markers).where(markers.c.asset == asset, markers.c.window == window))
