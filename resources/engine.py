@@ -26,8 +26,8 @@ from resources.ledger import Ledger, PartitionRow, RunRow, UnitRow
 from resources.promotion import Promoter
 from resources.reconciliation import Discrepancy
 from resources.staging import StageTask, remove_staged
-from resources.store import LocalStore
-from resources.units import RUNNABLE_STATES, Completion, RunOutcome, RunSummary, UnitOfWork, UnitState
+from resources.store import Listings, LocalStore
+from resources.units import RUNNABLE_STATES, RunOutcome, RunSummary, UnitOfWork, UnitState
 
 _PARTITIONS_AT_ONCE = 64
 _WAIT_S = 0.5
@@ -49,8 +49,8 @@ class Batch(Protocol):
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """The work of planned units; a unit whose inputs no longer give its key is left out and so stays not attempted."""
 
-    def replan(self) -> bool:
-        """Write the plan again after inputs were rejected; true when it changed."""
+    def replan(self) -> None:
+        """Write the plan again after inputs were rejected: what can do without them supersedes what cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,18 @@ class Engine:
     rng: random.Random = field(default_factory=random.Random)
 
     def run(
-        self, batch: Batch, *, run_id: str, requested_by: str = "", on_progress: Callable[[Progress], None] | None = None
+        self,
+        batch: Batch,
+        *,
+        run_id: str,
+        requested_by: str = "",
+        only_due: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> RunReport:
         """Do every incomplete unit of the batch's partitions that may be done now.
 
         One unit's failure never stops another. Raises only what stops everything (a ledger that cannot be reached); an unfit
-        environment ends the run early and is told in the report. After a crash: the next run of the same partitions takes over
+        environment ends the run early and is told in the report. `only_due` leaves alone what is put off to a later time. After a crash: the next run of the same partitions takes over
         what was RUNNING, adopts what was promoted, and redoes the rest.
         """
         self.store.check(expected=self.ledger.remembered_store(), min_free_bytes=self.min_free_bytes)
@@ -126,7 +132,7 @@ class Engine:
         with self.leases.hold(ids) as lease:
             self.ledger.note_holder([ids[name] for name in lease.acquired], run_id=run_id, pid=self.pid, host=self.host)
             try:
-                return _Run(self, batch, lease, run_id, on_progress).run()
+                return _Run(self, batch, lease, run_id, only_due, on_progress).run()
             finally:
                 self.ledger.clear_holder(run_id)
 
@@ -135,7 +141,13 @@ class _Run:
     """One run of the engine: the loop between dispatch and promote."""
 
     def __init__(
-        self, engine: Engine, batch: Batch, lease: Lease, run_id: str, on_progress: Callable[[Progress], None] | None
+        self,
+        engine: Engine,
+        batch: Batch,
+        lease: Lease,
+        run_id: str,
+        only_due: bool,
+        on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self.engine = engine
         self.ledger = engine.ledger
@@ -143,6 +155,7 @@ class _Run:
         self.batch = batch
         self.lease = lease
         self.run_id = run_id
+        self.only_due = only_due
         self.on_progress = on_progress or (lambda progress: None)
         self.mine = [name for name in batch.partitions if name in lease.acquired]
         self.fences = self.ledger.bump_fence(batch.asset, self.mine)
@@ -169,12 +182,14 @@ class _Run:
                 if first is not None:
                     executor = executor or self.engine.executor_factory()
                     self._work_through(dispatch, executor)
-                if self.stopped_by or not self.failures.inputs_were_rejected() or not self.batch.replan():
+                if self.stopped_by or not self.failures.inputs_were_rejected():
                     break
+                self.batch.replan()
             self.failures.close()
             killed = False
         except EnvironmentUnfit as error:
             self.stopped_by = error
+            self._abandon(executor, dispatch)
         except BaseException:
             self._abandon(executor, dispatch)
             self._end(self._summary(reason="interrupted", stopped=True))
@@ -197,7 +212,7 @@ class _Run:
 
     def _candidates(self) -> Iterator[UnitOfWork]:
         """Skip before work: yields the units to do, partition by partition, so that memory is flat in the number of units."""
-        listings = _Listings(self.store)
+        listings = Listings(self.store)
         names = iter(self.mine)
         while some := list(islice(names, _PARTITIONS_AT_ONCE)):
             rows = list(self.ledger.planned(self.batch.asset, some))
@@ -209,12 +224,16 @@ class _Run:
             self.done += len(present) + sum(row.state in (UnitState.QUARANTINED, UnitState.DISMISSED) for row in rows)
             if absent:
                 self._return_to_pending(absent)
-            todo = [row for row in rows if row.state in RUNNABLE_STATES] + absent
+            now = self.ledger.clock()
+            todo = [row for row in rows if row.state in RUNNABLE_STATES and self._may_run(row, now)] + absent
             for unit in self.batch.work(todo):
                 if not unit.replaces and listings.size(unit.unit.output_uri) is not None and self.promoter.adopt(unit):
                     self.done += 1
                     continue
                 yield unit
+
+    def _may_run(self, row: UnitRow, now: datetime) -> bool:
+        return not self.only_due or row.retry_at is None or row.retry_at <= now
 
     def _return_to_pending(self, rows: Sequence[UnitRow]) -> None:
         for row in rows:
@@ -333,17 +352,3 @@ class _Run:
 
     def _end(self, summary: RunSummary) -> None:
         self.ledger.end_run(self.run_id, summary)
-
-
-class _Listings:
-    """One listing per folder of the store, made when first asked."""
-
-    def __init__(self, store: LocalStore) -> None:
-        self._store = store
-        self._known: dict[str, dict[str, int]] = {}
-
-    def size(self, uri: str) -> int | None:
-        prefix = uri.rpartition("/")[0]
-        if prefix not in self._known:
-            self._known[prefix] = self._store.listing(prefix)
-        return self._known[prefix].get(uri)

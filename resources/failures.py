@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from resources.backoff import full_jitter_s, later_run_s
 from resources.config import RetryConfig
@@ -43,7 +43,7 @@ class FailureLog:
         self._unwell: dict[str, str] = {}
         self._deferred: dict[str, set[str]] = {}
         self._rejected: set[str] = set()
-        self._rejected_now = False
+        self._known: set[str] = set()
 
     def may_start(self, unit: UnitOfWork) -> bool:
         """False for a unit of an unwell source or of an input that was rejected meanwhile: no work is wasted on it."""
@@ -67,9 +67,9 @@ class FailureLog:
         if ended.fate is not Fate.RETURNED and not ended.alone:
             self._write(ended, outcome=AttemptOutcome.LOST, charged=False, delay_s=0.0)
             return Again(as_suspect=True)
-        if failure.input_digest is not None:
+        if failure.input_digest is not None and failure.input_digest not in self._known:
             self._rejected.add(failure.input_digest)
-            self._rejected_now = True
+            self._known.add(failure.input_digest)
         self._tries[key] += 1
         again = failure.verdict is Verdict.RETRY and self._tries[key] < self._retry.tries_in_run
         delay_s = self._delay_s(ended.attempt, within_run=again, tries=self._tries[key])
@@ -94,8 +94,12 @@ class FailureLog:
         )
 
     def inputs_were_rejected(self) -> bool:
-        """True once after one or more inputs were rejected: the plan has to be looked at again."""
-        found, self._rejected_now = self._rejected_now, False
+        """True once after one or more inputs were rejected: the plan has to be looked at again.
+
+        Units that still read such an input afterwards are held, and are quarantined one by one by trying them.
+        """
+        found = bool(self._rejected)
+        self._rejected.clear()
         return found
 
     def close(self) -> None:
@@ -128,7 +132,7 @@ class FailureLog:
         rounds = max(1, attempt // self._retry.tries_in_run)
         return later_run_s(rounds, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
 
-    def _later(self, failures: int):
+    def _later(self, failures: int) -> datetime:
         delay = later_run_s(failures, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
         return self._ledger.clock() + timedelta(seconds=delay)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ from resources.leases import Leases, LocalLeases, PostgresLeases
 from resources.ledger import Ledger, open_ledger
 from resources.store import LocalStore, open_store
 
+_ledgers: dict[tuple[str, str, int], Ledger] = {}
+_lock = threading.Lock()
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -59,8 +62,12 @@ def open_engine(
 
 
 def open_project_ledger(config: Config) -> Ledger:
-    """The project's ledger, migrated to this version."""
-    return open_ledger(config, clock=utc_now)
+    """The project's ledger, migrated to this version; opened once per process and URL."""
+    mark = (config.ledger_url, config.ledger.schema_name, config.retry.attempts_max)
+    with _lock:
+        if mark not in _ledgers:
+            _ledgers[mark] = open_ledger(config, clock=utc_now)
+        return _ledgers[mark]
 
 
 def boot_id() -> str:

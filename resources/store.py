@@ -175,6 +175,21 @@ class LocalStore:
         _sync_folder(folder.parent)
 
 
+class Listings:
+    """One listing per folder of the store, made when first asked."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+        self._known: dict[str, dict[str, int]] = {}
+
+    def size(self, uri: str) -> int | None:
+        """Size in bytes of an output when its folder was first listed; None where it was absent."""
+        prefix = uri.rpartition("/")[0]
+        if prefix not in self._known:
+            self._known[prefix] = self._store.listing(prefix)
+        return self._known[prefix].get(uri)
+
+
 def open_store(root: Path, *, remembered: str | None, remember: Callable[[str], None]) -> LocalStore:
     """The store at `root`, which must be the one remembered. A project's first run makes a new one and remembers it.
 

@@ -97,6 +97,5 @@ class BytesBatch:
         """Work of planned rows."""
         return [self._works[row.key] for row in rows if row.key in self._works]
 
-    def replan(self) -> bool:
+    def replan(self) -> None:
         """Nothing depends on rejected inputs here."""
-        return False

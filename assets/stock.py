@@ -1,0 +1,142 @@
+"""Taking stock: what scenes a window has now, its manifest, and the plan that follows from them.
+
+Called at the start of every run of a window, whoever launched it, so that a run never works from a plan older than the source. A second
+call with nothing changed reads one listing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from assets.planning import ASSET as TILES
+from assets.planning import WindowPlan
+from assets.products import bands_required
+from assets.project import Project
+from assets.scenes import MANIFEST_VERSION, Scene, SceneListing, SceneVerdict, find_scenes, validate_manifest, write_manifest
+from assets.window_batch import WindowBatch
+from resources.engine import RunReport
+from resources.keys import digest_of, unit_key
+from resources.ledger import InputRejection, PlanChange
+from resources.units import PlannedUnit, UnitOfWork
+
+MANIFEST = "scene_manifest"
+_PLAN_MARKER = "tiles.plan"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStock:
+    """A window's scenes with the fingerprints of its manifest and of the settings its plan was made with."""
+
+    window: str
+    scenes: tuple[Scene, ...]
+    manifest_fingerprint: str
+    plan: WindowPlan
+    change: PlanChange | None
+
+
+def list_scenes(project: Project, *, now: datetime) -> SceneListing:
+    """Everything the source holds now, all windows; scenes found unfit are recorded as one dead letter each.
+
+    Raises `EnvironmentUnfit` (SOURCE_MISSING) when the source folder is not there.
+    """
+    required = {name for product in project.config.products for name in bands_required(product)}
+    listing = find_scenes(project.config, ledger=project.ledger, required_bands=sorted(required), now=now)
+    rejections = [
+        InputRejection(scene.digest, scene.scene_id, scene.kind, scene.reason, scene.window)
+        for scene in listing.with_verdict(SceneVerdict.REJECTED)
+        if scene.kind is not None
+    ]
+    project.ledger.reject_inputs(rejections)
+    living = {scene.digest for scene in listing.scenes} | {
+        band.digest for scene in listing.scenes for band in scene.bands.values()
+    }
+    project.ledger.close_superseded_inputs(living)
+    return listing
+
+
+def take_stock(project: Project, windows: Iterable[str], *, run_id: str) -> dict[str, WindowStock]:
+    """List the source once, then bring manifest and plan of each window up to date.
+
+    After a crash: the manifest is promoted whole or not at all, and the plan is written again.
+    """
+    listing = list_scenes(project, now=project.ledger.clock())
+    return {window: refresh_window(project, window, listing.scenes, run_id=run_id) for window in dict.fromkeys(windows)}
+
+
+def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, run_id: str) -> WindowStock:
+    """Write the window's manifest and plan if scenes, rejected inputs or settings changed since they were written."""
+    mine = tuple(scene for scene in scenes if scene.window == window)
+    manifest = digest_of([_identity(scene) for scene in mine])
+    rejected = project.ledger.rejected_inputs()
+    plan = WindowPlan(
+        project.config, grid=project.grid, cover=project.cover, window=window, scenes=mine, rejected=rejected.keys()
+    )
+    known = {band.digest for scene in mine for band in scene.bands.values()} | {scene.digest for scene in mine}
+    settings = settings_fingerprint(project, rejected={digest for digest in rejected if digest in known})
+    marker = project.ledger.marker(_PLAN_MARKER, window)
+    change = None
+    if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
+        _write_manifest(project, window, mine, fingerprint=manifest, run_id=run_id)
+        change = project.ledger.write_plan(TILES, plan.partitions())
+        _forget_old_partitions(project, window)
+        project.ledger.set_marker(_PLAN_MARKER, window, manifest_fingerprint=manifest, config_fingerprint=settings)
+    return WindowStock(window, mine, manifest, plan, change)
+
+
+def settings_fingerprint(project: Project, *, rejected: Iterable[str]) -> str:
+    """What beside the manifest decides a window's plan: products, grid with its metatile size, rejected inputs."""
+    return digest_of(
+        {
+            "products": [product.model_dump(mode="json") for product in project.config.products],
+            "grid": {**project.config.grid.model_dump(mode="json"), **project.grid.settings()},
+            "area": project.grid.area.wkb_hex,
+            "rejected": sorted(rejected),
+        }
+    )
+
+
+def manifest_work(project: Project, window: str, scenes: Sequence[Scene], *, fingerprint: str) -> UnitOfWork:
+    """The unit of work that writes one window's manifest."""
+    ingredients: dict[str, Any] = {
+        "operation": MANIFEST,
+        "version": MANIFEST_VERSION,
+        "settings": {},
+        "destination": {"window": window},
+        "inputs": fingerprint,
+    }
+    key = unit_key(**ingredients)
+    planned = PlannedUnit(
+        key=key, product=MANIFEST, window=window, output_uri=f"{MANIFEST}/{window}.parquet", source="ledger", spec=ingredients
+    )
+    return UnitOfWork(planned, partial(write_manifest, tuple(scenes), key), partial(validate_manifest, key), replaces=True)
+
+
+def _write_manifest(project: Project, window: str, scenes: Sequence[Scene], *, fingerprint: str, run_id: str) -> RunReport:
+    work = manifest_work(project, window, scenes, fingerprint=fingerprint)
+    batch = WindowBatch(MANIFEST, {window: [work]}, ledger=project.ledger)
+    return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
+
+
+def _forget_old_partitions(project: Project, window: str) -> None:
+    """Partitions of another metatile size or area are no longer in the grid; their units live on where they are planned now."""
+    living = project.grid.partitions
+    gone = [
+        row.partition for row in project.ledger.partition_rows(TILES, window) if row.tile is not None and row.tile not in living
+    ]
+    if gone:
+        project.ledger.forget_partitions(TILES, gone)
+
+
+def _identity(scene: Scene) -> Mapping[str, Any]:
+    return {
+        "scene_id": scene.scene_id,
+        "digest": scene.digest,
+        "acquired": None if scene.acquired is None else scene.acquired.isoformat(),
+        "verdict": scene.verdict.value,
+        "reason": scene.reason,
+        "bands": sorted(scene.bands),
+    }

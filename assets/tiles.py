@@ -1,0 +1,50 @@
+"""The tiles of a run: planned from the source as it is now, handed to the engine lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from assets.grid import Tile
+from assets.planning import ASSET
+from assets.project import Project
+from assets.stock import WindowStock, refresh_window, take_stock
+from resources.ledger import UnitRow
+from resources.units import UnitOfWork
+
+
+class TilesBatch:
+    """Partitions `window|metatile` of the tiles asset."""
+
+    def __init__(self, project: Project, partitions: Sequence[str], *, run_id: str) -> None:
+        self._project = project
+        self._partitions = tuple(partitions)
+        self._run_id = run_id
+        self._stock = take_stock(project, [name.partition("|")[0] for name in partitions], run_id=run_id)
+
+    @property
+    def asset(self) -> str:
+        """Name of the asset in the ledger."""
+        return ASSET
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Partition keys of this run."""
+        return self._partitions
+
+    @property
+    def stock(self) -> dict[str, WindowStock]:
+        """What each window of the run holds."""
+        return self._stock
+
+    def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
+        """Work of planned units. One whose scenes no longer give its key is left out: the plan has moved on."""
+        for row in rows:
+            stock = self._stock[row.window]
+            work = stock.plan.work(self._project.config.product(row.product), Tile.parse(row.tile or ""))
+            if work is not None and work.unit.key == row.key:
+                yield work
+
+    def replan(self) -> None:
+        """Plan again without the inputs that were rejected meanwhile."""
+        for window, stock in self._stock.items():
+            self._stock[window] = refresh_window(self._project, window, stock.scenes, run_id=self._run_id)

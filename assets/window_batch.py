@@ -1,0 +1,38 @@
+"""A batch of window outputs: few units, each one file of a whole window, keyed on what it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from resources.ledger import Ledger, UnitRow
+from resources.units import PartitionPlan, UnitOfWork
+
+
+class WindowBatch:
+    """Window outputs of one asset. Writes its plan when made: the partition is the window."""
+
+    def __init__(self, asset: str, works: Mapping[str, Sequence[UnitOfWork]], *, ledger: Ledger) -> None:
+        self._asset = asset
+        self._works = {work.unit.key: work for some in works.values() for work in some}
+        self._partitions = tuple(works)
+        ledger.write_plan(
+            asset,
+            [PartitionPlan(asset, window, window, tuple(work.unit for work in some)) for window, some in works.items()],
+        )
+
+    @property
+    def asset(self) -> str:
+        """Name of the asset in the ledger."""
+        return self._asset
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Window keys."""
+        return self._partitions
+
+    def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
+        """Work of planned units."""
+        return [self._works[row.key] for row in rows if row.key in self._works]
+
+    def replan(self) -> None:
+        """A window output reads no input that can be rejected."""
