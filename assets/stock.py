@@ -70,7 +70,7 @@ def take_stock(project: Project, windows: Iterable[str], *, run_id: str) -> dict
 def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, run_id: str) -> WindowStock:
     """Write the window's manifest and plan if scenes, rejected inputs or settings changed since they were written."""
     mine = tuple(scene for scene in scenes if scene.window == window)
-    manifest = digest_of([_identity(scene) for scene in mine])
+    manifest = manifest_fingerprint(mine)
     rejected = project.ledger.rejected_inputs()
     plan = WindowPlan(
         project.config, grid=project.grid, cover=project.cover, window=window, scenes=mine, rejected=rejected.keys()
@@ -80,7 +80,7 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
     marker = project.ledger.marker(_PLAN_MARKER, window)
     change = None
     if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
-        _write_manifest(project, window, mine, fingerprint=manifest, run_id=run_id)
+        _write_manifest(project, window, mine, run_id=run_id)
         change = project.ledger.write_plan(TILES, plan.partitions())
         _forget_old_partitions(project, window)
         project.ledger.set_marker(_PLAN_MARKER, window, manifest_fingerprint=manifest, config_fingerprint=settings)
@@ -99,7 +99,7 @@ def settings_fingerprint(project: Project, *, rejected: Iterable[str]) -> str:
     )
 
 
-def manifest_work(project: Project, window: str, scenes: Sequence[Scene], *, fingerprint: str) -> UnitOfWork:
+def manifest_work(window: str, scenes: Sequence[Scene], *, fingerprint: str) -> UnitOfWork:
     """The unit of work that writes one window's manifest."""
     ingredients: dict[str, Any] = {
         "operation": MANIFEST,
@@ -116,8 +116,7 @@ def manifest_work(project: Project, window: str, scenes: Sequence[Scene], *, fin
 
 
 def _write_manifest(project: Project, window: str, scenes: Sequence[Scene], *, fingerprint: str, run_id: str) -> RunReport:
-    work = manifest_work(project, window, scenes, fingerprint=fingerprint)
-    batch = WindowBatch(MANIFEST, {window: [work]}, ledger=project.ledger)
+    batch = manifest_batch(project, [window], scenes)
     return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
 
 

@@ -36,6 +36,11 @@ class TilesBatch:
         """What each window of the run holds."""
         return self._stock
 
+    @property
+    def refreshed(self) -> list[str]:
+        """Windows whose manifest was written anew when stock was taken."""
+        return [window for window, stock in self._stock.items() if stock.change is not None]
+
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units. One whose scenes no longer give its key is left out: the plan has moved on."""
         for row in rows:
