@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Boolean, Connection, bindparam, select, update
 
 from resources.errors import Verdict
 from resources.ledger.connection import Connected, chunks
@@ -37,34 +37,25 @@ class Attempts(Connected):
         now = self.clock()
         with self.writing() as connection:
             for chunk in chunks(keys):
+                is_runnable = units.c.state.in_(_RUNNABLE)
+                ordered = select(units.c.id).where(units.c.key.in_(chunk), is_runnable).order_by(units.c.id).with_for_update()
                 rows = connection.execute(
-                    select(units.c.id, units.c.key, units.c.attempt, units.c.round)
-                    .where(units.c.key.in_(chunk), units.c.state.in_(_RUNNABLE))
-                    .order_by(units.c.id)
-                    .with_for_update()
-                ).all()
-                if not rows:
-                    continue
-                connection.execute(
                     update(units)
-                    .where(units.c.id.in_([row.id for row in rows]), units.c.state.in_(_RUNNABLE))
+                    .where(units.c.id.in_(ordered), is_runnable)
                     .values(state=UnitState.RUNNING, attempt=units.c.attempt + 1, run_id=run_id, retry_at=None)
-                )
-                connection.execute(
-                    attempts.insert(),
-                    [
-                        {
-                            "unit_id": row.id,
-                            "number": row.attempt + 1,
-                            "round": row.round,
-                            "run_id": run_id,
-                            "is_alone": alone,
-                            "started_at": now,
-                        }
-                        for row in rows
-                    ],
-                )
-                won.update((row.key, row.attempt + 1) for row in rows)
+                    .returning(units.c.id, units.c.key, units.c.attempt)
+                ).all()
+                started = select(
+                    units.c.id,
+                    units.c.attempt,
+                    units.c.round,
+                    bindparam("b_run", run_id),
+                    bindparam("b_alone", alone, type_=Boolean()),
+                    bindparam("b_now", now, type_=attempts.c.started_at.type),
+                ).where(units.c.id.in_([row.id for row in rows]))
+                columns = ["unit_id", "number", "round", "run_id", "is_alone", "started_at"]
+                connection.execute(attempts.insert().from_select(columns, started))
+                won.update((row.key, row.attempt) for row in rows)
         return won
 
     def fail(self, run_id: str, failures: Sequence[AttemptFailure]) -> dict[str, UnitState]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, false, null, select, update
+from sqlalchemy import Connection, bindparam, false, null, or_, select, update
 from sqlalchemy.exc import IntegrityError as ConstraintError
 
 from resources.errors import ErrorKind, Verdict
@@ -18,7 +18,7 @@ from resources.ledger.connection import Connected, chunks
 from resources.ledger.endings import END_ATTEMPT, ending
 from resources.ledger.letters import UNIT, add_notes, close_letters, open_unit_letters
 from resources.ledger.rows import LetterStatus, dump
-from resources.ledger.schema import units
+from resources.ledger.schema import attempts, units
 from resources.units import RUNNABLE_STATES, AttemptOutcome, Completion, UnitState
 
 _ADOPTABLE = [*sorted(RUNNABLE_STATES), UnitState.QUARANTINED]
@@ -29,7 +29,6 @@ _COMPLETE_UNIT = (
     .where(units.c.id == bindparam("b_id"), units.c.attempt == bindparam("b_attempt"), units.c.state == bindparam("b_state"))
     .values(
         state=UnitState.COMPLETE,
-        output_uri=bindparam("b_uri"),
         output_digest=bindparam("b_digest"),
         output_size=bindparam("b_size"),
         metrics=bindparam("b_metrics"),
@@ -39,6 +38,17 @@ _COMPLETE_UNIT = (
         reason=null(),
         retry_at=null(),
         blocked_by=null(),
+    )
+)
+_MOVE_OUTPUT = update(units).where(units.c.id == bindparam("b_id")).values(output_uri=bindparam("b_uri"))
+_END_SUCCESS = (
+    update(attempts)
+    .where(attempts.c.unit_id == bindparam("b_id"), attempts.c.number == bindparam("b_attempt"), attempts.c.outcome.is_(None))
+    .values(
+        ended_at=bindparam("b_now"),
+        outcome=AttemptOutcome.SUCCEEDED,
+        is_counted=false(),
+        duration_s=bindparam("b_duration"),
     )
 )
 
@@ -76,7 +86,7 @@ class Completions(Connected):
     def _record_group(self, connection: Connection, completions: Sequence[Completion], *, run_id: str | None) -> set[str]:
         now = self.clock()
         by_key = {completion.unit_key: completion for completion in completions}
-        statement = select(units.c.id, units.c.key, units.c.attempt, units.c.state, units.c.suspect).where(
+        statement = select(units.c.id, units.c.key, units.c.attempt, units.c.state, units.c.output_uri).where(
             units.c.key.in_(list(by_key))
         )
         if run_id is None:
@@ -98,58 +108,54 @@ class Completions(Connected):
                 taken[uri] = row.key
                 winners.append(row)
         if winners:
-            values = []
-            for row in winners:
-                done = by_key[row.key]
-                values.append(
-                    {
-                        "b_id": row.id,
-                        "b_attempt": row.attempt,
-                        "b_state": row.state,
-                        "b_uri": done.output_uri,
-                        "b_digest": done.digest,
-                        "b_size": done.size_bytes,
-                        "b_metrics": dump(dict(done.metrics)),
-                        "b_now": now,
-                    }
-                )
-            connection.execute(_COMPLETE_UNIT, values)
-            self._forget_replaced(connection, [(by_key[row.key].output_uri, row.id) for row in winners])
+            self._record_winners(connection, winners, by_key, now=now)
         if run_id is None:
             close_letters(connection, UNIT, [row.key for row in winners], LetterStatus.RESOLVED, now=now)
             add_notes(connection, [row.id for row in winners], "adopted", now=now)
         elif winners:
+            spent = [(row, by_key[row.key].duration_s) for row in winners]
             connection.execute(
-                END_ATTEMPT,
-                [
-                    ending(row.id, row.attempt, now, AttemptOutcome.SUCCEEDED, duration_s=by_key[row.key].duration_s)
-                    for row in winners
-                ],
+                _END_SUCCESS, [{"b_id": row.id, "b_attempt": row.attempt, "b_now": now, "b_duration": s} for row, s in spent]
             )
         self._quarantine_duplicates(connection, losers, by_key, now=now)
         return {row.key for row in winners}
 
     @staticmethod
-    def _taken_uris(connection: Connection, uris: Iterable[str]) -> dict[str, str]:
-        rows = connection.execute(
-            select(units.c.output_uri, units.c.key).where(
-                units.c.output_uri.in_(sorted(uris)), units.c.state == UnitState.COMPLETE
+    def _record_winners(connection: Connection, rows: Sequence[Any], by_key: dict[str, Completion], *, now: datetime) -> None:
+        moved = [
+            {"b_id": row.id, "b_uri": by_key[row.key].output_uri} for row in rows if row.output_uri != by_key[row.key].output_uri
+        ]
+        if moved:
+            connection.execute(_MOVE_OUTPUT, moved)
+        values = []
+        for row in rows:
+            done = by_key[row.key]
+            values.append(
+                {
+                    "b_id": row.id,
+                    "b_attempt": row.attempt,
+                    "b_state": row.state,
+                    "b_digest": done.digest,
+                    "b_size": done.size_bytes,
+                    "b_metrics": dump(done.metrics if type(done.metrics) is dict else dict(done.metrics)),
+                    "b_now": now,
+                }
             )
-        )
-        return dict(rows.tuples().all())
+        connection.execute(_COMPLETE_UNIT, values)
 
     @staticmethod
-    def _forget_replaced(connection: Connection, outputs: Sequence[tuple[str, int]]) -> None:
-        # a window output is overwritten under its one name: what a superseded unit had recorded there is gone
-        connection.execute(
-            update(units)
-            .where(
-                units.c.output_uri.in_([uri for uri, _ in outputs]),
-                units.c.state.in_([UnitState.SUPERSEDED, UnitState.RETIRED]),
-                units.c.state_before == UnitState.COMPLETE,
+    def _taken_uris(connection: Connection, uris: Iterable[str]) -> dict[str, str]:
+        """URIs that a COMPLETE unit has, with its key. Where one that left the plan had it, its output is overwritten now."""
+        rows = connection.execute(
+            select(units.c.id, units.c.key, units.c.output_uri, units.c.state).where(
+                units.c.output_uri.in_(list(uris)),
+                or_(units.c.state == UnitState.COMPLETE, units.c.state_before == UnitState.COMPLETE),
             )
-            .values(state_before=UnitState.PENDING)
-        )
+        ).all()
+        replaced = [row.id for row in rows if row.state != UnitState.COMPLETE]
+        if replaced:
+            connection.execute(update(units).where(units.c.id.in_(replaced)).values(state_before=UnitState.PENDING))
+        return {row.output_uri: row.key for row in rows if row.state == UnitState.COMPLETE}
 
     @staticmethod
     def _quarantine_duplicates(

@@ -296,7 +296,7 @@ class RestoredUnit:
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """One alert of the outbox."""
+    """One alert of the outbox. `is_standing`: true still; `deliveries`: channel -> when it last took the alert."""
 
     id: int
     fingerprint: str
@@ -307,3 +307,4 @@ class AlertRow:
     created_at: datetime
     sent_at: datetime | None
     times_sent: int
+    deliveries: Mapping[str, datetime] = field(default_factory=dict)

@@ -7,6 +7,7 @@ unit key, one open dead letter for a subject, one COMPLETE unit for an output UR
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -34,6 +35,12 @@ HEAD_REVISION = "0001"
 UNSETTLED_SQL = "state IN ('PENDING', 'RUNNING', 'FAILED')"
 
 
+@lru_cache(maxsize=1024)
+def _iso_text(value: datetime) -> str:
+    # one group commit binds one time hundreds of times
+    return value.astimezone(UTC).isoformat(timespec="microseconds")
+
+
 class UtcTime(TypeDecorator[datetime]):
     """A UTC time, exact to the microsecond: ISO text that sorts in time order on SQLite, `timestamptz` on PostgreSQL."""
 
@@ -50,8 +57,7 @@ class UtcTime(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise ValueError(f"the ledger keeps times with a zone, found {value!r}")
-        utc = value.astimezone(UTC)
-        return utc if dialect.name == "postgresql" else utc.isoformat(timespec="microseconds")
+        return value if dialect.name == "postgresql" else _iso_text(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
         if value is None:
@@ -136,6 +142,7 @@ units = Table(
     Column("planned_at", UtcTime, nullable=False),
     Column("left_at", UtcTime),
     Index(None, "asset", "window", "product", "tile"),
+    Index(None, "output_uri"),
 )
 Index(
     "uq_units_output_of_complete",
@@ -143,12 +150,6 @@ Index(
     unique=True,
     sqlite_where=text("state = 'COMPLETE'"),
     postgresql_where=text("state = 'COMPLETE'"),
-)
-Index(
-    "ix_units_recorded_output",
-    units.c.output_uri,
-    sqlite_where=text("output_digest IS NOT NULL"),
-    postgresql_where=text("output_digest IS NOT NULL"),
 )
 Index("ix_units_unsettled", units.c.asset, units.c.state, sqlite_where=text(UNSETTLED_SQL), postgresql_where=text(UNSETTLED_SQL))
 Index(
@@ -329,6 +330,17 @@ alerts = Table(
     Column("resolved_at", UtcTime),
     Index(None, "resolved_at", "sent_at"),
 )
+"""The outbox. `sent_at`: since when every channel has the alert; a standing one is told again after a while."""
+
+alert_deliveries = Table(
+    "alert_deliveries",
+    metadata,
+    Column("alert_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("channel", String, primary_key=True),
+    Column("at", UtcTime, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""When a channel last took an alert, so that one that is down neither hides it from the others nor doubles it there."""
 
 events = Table(
     "events",
