@@ -1,0 +1,59 @@
+"""The commands put together, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from pipelines.cli import leases, quarantine, status, units
+from pipelines.cli.exits import EPILOG, ExitCode
+from pipelines.cli.options import ConfigOption, use_config
+from resources.errors import TilewrightError
+
+app = typer.Typer(
+    name="tilewright",
+    help="Scenes to finished map tiles, in batches that may be killed anywhere and run again by anyone.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("status", epilog=EPILOG)(status.status)
+app.command("units", epilog=EPILOG)(units.units)
+app.command("unit", epilog=EPILOG)(units.unit)
+app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(leases.app, name="leases")
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"tilewright {version('tilewright')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    config: ConfigOption = None,
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    use_config(config)
+
+
+def run() -> None:
+    """Run the command line. A failure with a cause a person can mend is one message, without a traceback."""
+    try:
+        app()
+    except TilewrightError as error:
+        typer.echo(f"tilewright: {error.message}", err=True)
+        sys.exit(ExitCode.CANNOT_RUN)
+    except BrokenPipeError:
+        # the reader (head, less) went away; nothing more can be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.CANNOT_RUN)
