@@ -29,7 +29,7 @@ def utc_now() -> datetime:
 def open_leases(config: Config) -> Leases:
     """Leases that live with their holder: file locks beside a SQLite ledger, advisory locks on a PostgreSQL one."""
     if config.ledger_url.startswith("postgresql"):
-        return PostgresLeases(config.ledger_url)
+        return PostgresLeases(config.ledger_url, schema_name=config.ledger.schema_name)
     config.state_dir.mkdir(parents=True, exist_ok=True)
     return LocalLeases(config.state_dir / "leases.lock")
 
