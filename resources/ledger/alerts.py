@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, delete, or_, select, update
 
 from resources.ledger.connection import Connected, chunks
 from resources.ledger.rows import AlertRow
-from resources.ledger.schema import alerts
+from resources.ledger.schema import alert_deliveries, alerts
 
 
 class Alerts(Connected):
@@ -40,11 +40,15 @@ class Alerts(Connected):
                 return False
             if row.resolved_at is not None:
                 values |= {"resolved_at": None, "sent_at": None, "created_at": now}
+                connection.execute(delete(alert_deliveries).where(alert_deliveries.c.alert_id == row.id))
             connection.execute(update(alerts).where(alerts.c.id == row.id).values(**values))
             return row.resolved_at is not None
 
     def due_alerts(self, *, now: datetime, repeat_every: timedelta) -> list[AlertRow]:
-        """Alerts to be sent: those never sent, and standing ones last sent `repeat_every` ago; oldest first."""
+        """Alerts to be sent: those not all channels have, and standing ones last sent `repeat_every` ago; oldest first.
+
+        One that was resolved before it could be told is told once all the same.
+        """
         columns = alerts.c
         statement = (
             select(
@@ -53,22 +57,39 @@ class Alerts(Connected):
                 columns.title,
                 columns.body,
                 columns.severity,
-                columns.is_standing,
+                and_(columns.is_standing, columns.resolved_at.is_(None)).label("is_standing"),
                 columns.created_at,
                 columns.sent_at,
                 columns.times_sent,
             )
             .where(
-                columns.resolved_at.is_(None),
-                or_(columns.sent_at.is_(None), and_(columns.is_standing, columns.sent_at <= now - repeat_every)),
+                or_(
+                    columns.sent_at.is_(None),
+                    and_(columns.resolved_at.is_(None), columns.is_standing, columns.sent_at <= now - repeat_every),
+                )
             )
             .order_by(columns.created_at, columns.id)
         )
         with self.reading() as connection:
-            return [AlertRow(*row) for row in connection.execute(statement)]
+            rows = connection.execute(statement).all()
+            taken: dict[int, dict[str, datetime]] = {}
+            for chunk in chunks(row.id for row in rows):
+                for alert_id, channel, at in connection.execute(
+                    select(alert_deliveries).where(alert_deliveries.c.alert_id.in_(chunk))
+                ):
+                    taken.setdefault(alert_id, {})[channel] = at
+        return [AlertRow(**row._mapping, deliveries=taken.get(row.id, {})) for row in rows]
+
+    def note_alert_delivery(self, alert_id: int, channel: str, at: datetime) -> None:
+        """Record that one channel took an alert. After a crash before this: that channel gets it once more."""
+        with self.writing() as connection:
+            connection.execute(
+                self.insert(alert_deliveries).on_conflict_do_update(index_elements=["alert_id", "channel"], set_={"at": at}),
+                {"alert_id": alert_id, "channel": channel, "at": at},
+            )
 
     def mark_alert_sent(self, alert_id: int, at: datetime) -> None:
-        """Record a delivery. After a crash before this: the alert is sent once more."""
+        """Record that every channel has the alert, the last time at `at`."""
         with self.writing() as connection:
             connection.execute(
                 update(alerts).where(alerts.c.id == alert_id).values(sent_at=at, times_sent=alerts.c.times_sent + 1)
