@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -19,6 +19,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from resources.errors import ErrorKind
+from resources.keys import digest_of
 
 Affine6 = tuple[float, float, float, float, float, float]
 """`(a, b, c, d, e, f)` of `affine.Affine`: pixel (column, row) to CRS coordinates."""
@@ -72,6 +73,7 @@ class BandRef:
     offset: float = 0.0
     mask: MaskSource = MaskSource.NONE
     alpha_index: int | None = None
+    is_palette: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a nodata that JSON cannot hold is named as text."""
@@ -100,9 +102,9 @@ _BAND_FIELDS = tuple(entry.name for entry in fields(BandRef))
 class Scene:
     """One scene of the source with everything that was found out about it.
 
-    `digest` (64 hex) covers every file of the scene and its item; it is empty only for a scene that could not be read at all
-    because it is still being written. `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split at the antimeridian;
-    None when the scene was not opened. `window` is the batch window's key, None when no window holds the scene.
+    `digest` (64 hex) covers every file of the scene and its item; it is empty for a scene whose files were not read (still being
+    written, waiting for bands, or outside every window). `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split
+    at the antimeridian; None when the scene was not opened. `window` is the batch window's key, None when no window holds it.
     """
 
     scene_id: str
@@ -122,6 +124,18 @@ class Scene:
     def is_accepted(self) -> bool:
         """The scene may be used for tiles."""
         return self.verdict is SceneVerdict.ACCEPTED
+
+    def digest_of_bands(self, names: Iterable[str]) -> str:
+        """Sha256 (64 hex) over what decides the pixels of these bands: content, place in the file, scale, and when it was taken.
+
+        For unit keys: a band that nobody asked for may come, change or go without changing it. Raises `KeyError` for a band the
+        scene does not have; no retry.
+        """
+        parts = {}
+        for name in sorted(set(names)):
+            band = self.bands[name]
+            parts[name] = [band.digest, band.index, repr(band.scale), repr(band.offset)]
+        return digest_of({"scene": self.scene_id, "acquired": self.acquired, "bands": parts})
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the footprint as WKB in hex."""
