@@ -86,7 +86,7 @@ def _creation_options(product: ProductConfig, side: int) -> dict[str, str]:
     compression = product.compression
     options = {
         "COMPRESS": compression.upper(),
-        "BLOCKSIZE": str(min(_BLOCK_PX, side if side <= _BLOCK_PX else _BLOCK_PX)),
+        "BLOCKSIZE": str(min(_BLOCK_PX, -(-side // 16) * 16)),
         "BIGTIFF": "IF_SAFER",
         "NUM_THREADS": "1",
         "OVERVIEWS": "AUTO",

@@ -82,7 +82,7 @@ class SceneReader:
                     column,
                     min(rows, height - row),
                     min(columns, width - column),
-                    self.box.transform * Affine.translation(column, row),
+                    self.box.transform @ Affine.translation(column, row),
                     self.box.crs,
                 )
 
@@ -183,7 +183,7 @@ def _warp(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit:
         with WarpedVRT(
             source,
             crs=parse_crs(block.crs),
-            src_transform=Affine.translation(shift, 0.0) * source.transform,
+            src_transform=Affine.translation(shift, 0.0) @ source.transform,
             transform=block.transform,
             width=block.width,
             height=block.height,
@@ -210,10 +210,8 @@ def _world_shifts(source: DatasetReader) -> list[float]:
     world = 360.0 if source.crs.is_geographic else _WORLD_WIDTH.get(source.crs.to_string())
     if world is None:
         return [0.0]
-    corners = [
-        (source.transform * corner)[0]
-        for corner in ((0, 0), (source.width, 0), (0, source.height), (source.width, source.height))
-    ]
+    place = source.transform
+    corners = [place.a * column + place.b * row + place.c for column in (0, source.width) for row in (0, source.height)]
     left, right, half = min(corners), max(corners), world / 2
     slack = (right - left) / source.width
     shifts = [turn * world for turn in (0, -1, 1) if left + turn * world < half - slack and right + turn * world > slack - half]
