@@ -22,7 +22,7 @@ from assets.products.fit import parse_crs
 from assets.products.model import OPERATION, RENDER_VERSION, TileRequest, output_names
 from resources.config import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
-from resources.gdal_safety import open_raster, safe_env
+from resources.gdal_safety import open_raster, raster_errors, safe_env
 
 TAG_PREFIX = "TILEWRIGHT_"
 _BLOCK_PX = 512
@@ -118,7 +118,7 @@ def validate_tile(request: TileRequest, path: Path) -> None:
     """
     with safe_env(request.gdal_cache_mb):
         try:
-            with open_raster(path, ("GTiff",)) as tile:
+            with raster_errors(path, name="the staged tile"), open_raster(path, ("GTiff",)) as tile:
                 found = _facts(tile)
                 decoded = tile.read()
                 masks = tile.dataset_mask() if request.product.nodata is None else None
