@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import leases, quarantine, status, units
+from pipelines.cli import dev, doctor, leases, maintenance, plan, quarantine, status, units
 from pipelines.cli.exits import EPILOG, ExitCode
 from pipelines.cli.options import ConfigOption, use_config
 from resources.errors import TilewrightError
@@ -21,11 +21,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("doctor", epilog=EPILOG)(doctor.doctor)
+app.command("plan", epilog=EPILOG)(plan.plan)
 app.command("status", epilog=EPILOG)(status.status)
 app.command("units", epilog=EPILOG)(units.units)
 app.command("unit", epilog=EPILOG)(units.unit)
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(leases.app, name="leases")
+app.command("verify", epilog=EPILOG)(maintenance.verify)
+app.command("sweep", epilog=EPILOG)(maintenance.sweep)
+app.command("rebuild-ledger", epilog=EPILOG)(maintenance.rebuild_ledger)
+app.command("dev", epilog=EPILOG)(dev.dev)
 
 
 def _print_version(is_asked: bool) -> None:

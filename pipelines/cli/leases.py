@@ -23,7 +23,8 @@ app = typer.Typer(help="Leases: who works on which partitions now.", no_args_is_
 def _open(config: Config) -> tuple[Ledger, Leases]:
     from resources.opening import open_leases, open_project_ledger
 
-    return open_project_ledger(config), open_leases(config)
+    ledger = open_project_ledger(config)
+    return ledger, open_leases(config, ledger)
 
 
 def _held(ledger: Ledger, leases: Leases) -> dict[str, list[HolderRow]]:

@@ -1,0 +1,125 @@
+"""Rebuilding a lost ledger: plans from the source, completion from outputs that verify.
+
+An output is believed when it opens, holds the unit key that the plan gives, and has the digest that the window's catalogue
+recorded, where that lists it. What outputs cannot tell (attempts, dead letters, decisions) is in the ledger's backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from assets.catalogue import catalogue_uri
+from assets.project import Project
+from assets.tiles import TilesBatch
+from assets.window_outputs import catalogue_batch, report_batch, zones_batch
+from resources.engine import Batch
+from resources.errors import TilewrightError
+from resources.keys import digest_file
+from resources.ledger import UnitRow
+from resources.store import LocalStore
+from resources.units import Completion, UnitOfWork, UnitState
+
+TILES = "tiles"
+_GROUP = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltAsset:
+    """One asset's units: `outputs` exist, `restored` are COMPLETE again, `known` were so already, `absent` have no output."""
+
+    asset: str
+    outputs: int
+    restored: int
+    known: int
+    absent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What rebuilding found, and every output that was not believed."""
+
+    assets: tuple[RebuiltAsset, ...]
+    unverified: tuple[str, ...]
+
+
+def rebuild(project: Project) -> Rebuilt:
+    """Plan every window from the source and record the outputs that verify as complete.
+
+    Raises `EnvironmentUnfit` when source or store is not there. After a crash: do it again, it goes on.
+    """
+    windows = [window.key for window in project.calendar.windows(project.ledger.clock())]
+    if not windows:
+        return Rebuilt((), ())
+    run_id = f"rebuild-{uuid4()}"
+    unverified: list[str] = []
+    names = [f"{window}|{tile}" for window in windows for tile in project.grid.partitions]
+    tiles = TilesBatch(project, names, run_id=run_id)
+    assets = [_restore(project, tiles, _catalogued(project.store, windows), unverified)]
+    rows = list(project.ledger.planned(TILES, names))
+    batches: list[Batch] = [catalogue_batch(project, windows, rows), report_batch(project, windows, rows)]
+    if project.config.zones is not None:
+        batches.append(zones_batch(project, windows, rows))
+    assets += [_restore(project, batch, {}, unverified) for batch in batches]
+    return Rebuilt(tuple(assets), tuple(unverified))
+
+
+def _restore(project: Project, batch: Batch, recorded: Mapping[str, str], unverified: list[str]) -> RebuiltAsset:
+    store, ledger = project.store, project.ledger
+    outputs = restored = known = absent = 0
+    for rows in _groups(ledger.planned(batch.asset, batch.partitions)):
+        known += sum(row.state is UnitState.COMPLETE for row in rows)
+        wanted = [row for row in rows if row.state is not UnitState.COMPLETE]
+        there = [work for work in batch.work(wanted) if store.size(work.unit.output_uri) is not None]
+        absent += len(wanted) - len(there)
+        outputs += len(there) + len(rows) - len(wanted)
+        completions = [found for work in there if (found := _verified(store, work, recorded, unverified)) is not None]
+        store.sync_folders(found.output_uri for found in completions)
+        restored += len(ledger.adopt(completions))
+    return RebuiltAsset(batch.asset, outputs, restored, known, absent)
+
+
+def _verified(store: LocalStore, work: UnitOfWork, recorded: Mapping[str, str], unverified: list[str]) -> Completion | None:
+    uri = work.unit.output_uri
+    path = store.path(uri)
+    try:
+        work.validate(path)
+        metrics = work.recover(path) if work.recover is not None else {}
+        found = Completion(work.unit.key, 0, uri, digest_file(path), path.stat().st_size, metrics)
+    except (TilewrightError, OSError, ValueError, RuntimeError) as error:
+        # window outputs keep one name: an older one there is out of date, not damaged, and is made again by the next run
+        if not work.replaces:
+            unverified.append(f"{uri}: {error}")
+        return None
+    if recorded.get(found.unit_key, found.digest) != found.digest:
+        unverified.append(f"{uri}: has digest {found.digest[:12]}..., the catalogue recorded {recorded[found.unit_key][:12]}...")
+        return None
+    return found
+
+
+def _catalogued(store: LocalStore, windows: Sequence[str]) -> dict[str, str]:
+    """Unit key -> digest, as the catalogues that can be read recorded them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found: dict[str, str] = {}
+    for window in windows:
+        path = store.path(catalogue_uri(window))
+        try:
+            table = pq.read_table(path, columns=["tilewright:unit_key", "tilewright:digest"])
+        except (OSError, pa.ArrowException):
+            continue
+        found.update(zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True))
+    return found
+
+
+def _groups(rows: Iterable[UnitRow]) -> Iterator[list[UnitRow]]:
+    group: list[UnitRow] = []
+    for row in rows:
+        group.append(row)
+        if len(group) == _GROUP:
+            yield group
+            group = []
+    if group:
+        yield group

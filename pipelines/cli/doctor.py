@@ -1,0 +1,197 @@
+"""`tilewright doctor`: whether a project can run here, asked before it has to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipelines.cli.exits import ExitCode
+from pipelines.cli.options import ConfigOption, JsonOption, load
+from pipelines.cli.printing import print_json, print_table, show_bytes
+from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError
+
+if TYPE_CHECKING:
+    from resources.config import Config
+
+_DOCTOR_LEASE = 2**31 - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one question came to."""
+
+    name: str
+    is_well: bool
+    detail: str
+
+
+def doctor(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Check configuration, grid, source, store, filesystem, ledger, leases, GDAL, alerts and Dagster, and say what to mend.
+
+    The filesystem's promises are proved by real files, removed again. Exit code 0 when all is well, 1 when something is not.
+    """
+    findings = list(examine(load(config)))
+    if as_json:
+        print_json({"is_well": all(finding.is_well for finding in findings), "findings": findings})
+    else:
+        print_table("", ["", "", ""], [["ok" if item.is_well else "NOT OK", item.name, item.detail] for item in findings])
+    raise typer.Exit(ExitCode.COMPLETE if all(finding.is_well for finding in findings) else ExitCode.CANNOT_RUN)
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """All findings on a configuration that loads; one that fails stops none of the others."""
+    questions: tuple[tuple[str, Callable[[Config], str]], ...] = (
+        ("configuration", lambda config: f"{config.path}: {len(config.products)} products"),
+        ("grid", _grid),
+        ("source", _source),
+        ("zones", _zones),
+        ("ledger", _ledger),
+        ("store", _store),
+        ("filesystem", _filesystem),
+        ("leases", _leases),
+        ("GDAL", _gdal),
+        ("alerts", _alerts),
+        ("Dagster", _dagster),
+    )
+    for name, ask in questions:
+        try:
+            yield Finding(name, True, ask(config))
+        except TilewrightError as error:
+            yield Finding(name, False, error.message)
+        except Exception as error:  # whatever a library raises here is the answer to the question
+            yield Finding(name, False, f"{type(error).__name__}: {error}")
+
+
+def _grid(config: Config) -> str:
+    from datetime import UTC, datetime
+
+    from assets.grid import Grid
+    from resources.windows import WindowCalendar
+
+    grid = Grid.from_config(config)
+    windows = sum(1 for _ in WindowCalendar(config.window).windows(datetime.now(UTC)))
+    partitions = windows * len(grid.partitions)
+    if partitions >= 100_000:
+        raise EnvironmentUnfit(
+            f"{windows} windows x {len(grid.partitions)} partitions = {partitions}; Dagster is fit for fewer than 100,000. "
+            "Raise grid.metatile, lengthen window.every or set a later window.start",
+            kind=ErrorKind.BAD_CONFIGURATION,
+        )
+    return f"{len(grid.tiles)} tiles of {grid.config.tile_px} px in {len(grid.partitions)} partitions, {windows} windows so far"
+
+
+def _source(config: Config) -> str:
+    folder = config.source_dir
+    if not folder.is_dir():
+        raise EnvironmentUnfit(
+            f"{folder}: no such folder; mount it, or name another in source.uri", kind=ErrorKind.SOURCE_MISSING
+        )
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise EnvironmentUnfit(f"{folder}: this account may not list it", kind=ErrorKind.SOURCE_MISSING)
+    with os.scandir(folder) as entries:
+        number = sum(1 for _ in entries)
+    return f"{folder}: readable, {number} entries"
+
+
+def _zones(config: Config) -> str:
+    if config.zones is None:
+        return "none configured"
+    from assets.zone_file import zone_file_digest
+
+    return f"{config.resolve(config.zones.path)}: readable, sha256 {zone_file_digest(config.resolve(config.zones.path))[:12]}..."
+
+
+def _ledger(config: Config) -> str:
+    from resources.opening import open_project_ledger
+
+    ledger = open_project_ledger(config)
+    ledger.letter_counts()
+    kind = "PostgreSQL" if config.ledger_url.startswith("postgresql") else "SQLite"
+    return f"{kind}, reachable and migrated"
+
+
+def _store(config: Config) -> str:
+    from resources.opening import open_project_ledger
+    from resources.store import LocalStore
+
+    remembered = open_project_ledger(config).remembered_store()
+    store = LocalStore(config.store_dir)
+    if remembered is None:
+        return f"none yet; the first run makes it at {config.store_dir}"
+    store.check(expected=remembered, min_free_bytes=config.store.min_free_mb * 1_000_000)
+    return f"{config.store_dir}: the one the ledger remembers, writable, {show_bytes(store.free_bytes())} free"
+
+
+def _filesystem(config: Config) -> str:
+    from resources.filesystem_probe import probe_filesystem
+
+    folder = config.store_dir
+    while not folder.exists():
+        folder = folder.parent
+    probe_filesystem(folder)
+    return f"{folder}: links and renames are exclusive and whole, files and folders can be made durable"
+
+
+def _leases(config: Config) -> str:
+    from resources.opening import open_leases, open_project_ledger
+
+    leases = open_leases(config, open_project_ledger(config))
+    try:
+        with leases.hold({"doctor": _DOCTOR_LEASE}) as lease:
+            if "doctor" not in lease.acquired and not lease.held_elsewhere:
+                raise EnvironmentUnfit("a lease could not be taken", kind=ErrorKind.LEDGER_UNREACHABLE)
+    finally:
+        leases.close()
+    return "can be taken and given back"
+
+
+def _gdal(config: Config) -> str:
+    from resources.gdal_safety import registered_drivers, require_restricted_drivers
+
+    require_restricted_drivers()
+    missing = {"GTiff", "COG", *config.source.drivers} - registered_drivers()
+    if missing:
+        raise EnvironmentUnfit(
+            f"drivers that are needed are not there or not allowed: {', '.join(sorted(missing))}; see source.drivers",
+            kind=ErrorKind.BAD_CONFIGURATION,
+        )
+    return (
+        f"needed drivers are there, those that follow names or addresses are off ({', '.join(config.source.drivers)} may be read)"
+    )
+
+
+def _alerts(config: Config) -> str:
+    if not config.alerts.urls:
+        return "no channel is configured (alerts.urls): facts are kept in the outbox and seen in the UI only"
+    import apprise
+
+    wrong = [number for number, url in enumerate(config.alerts.urls, 1) if apprise.Apprise.instantiate(url) is None]
+    if wrong:
+        raise EnvironmentUnfit(
+            f"alerts.urls: number {', '.join(map(str, wrong))} is not a URL that Apprise knows", kind=ErrorKind.BAD_CONFIGURATION
+        )
+    return f"{len(config.alerts.urls)} channels"
+
+
+def _dagster(config: Config) -> str:
+    from pipelines.cli.home import enter_home
+
+    home = enter_home(config)
+    import dagster as dg
+
+    with dg.DagsterInstance.get() as instance:
+        instance.get_runs_count()
+    definitions = _definitions()
+    return f"instance at {home} opens; {definitions}"
+
+
+def _definitions() -> str:
+    import importlib
+
+    module = importlib.import_module("pipelines.definitions")
+    return f"definitions load from {Path(str(module.__file__)).parent}"

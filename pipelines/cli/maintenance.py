@@ -1,0 +1,114 @@
+"""`tilewright verify`, `sweep` and `rebuild-ledger`: outputs and ledger held against each other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from pipelines.cli.exits import ExitCode
+from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, load, open_project
+from pipelines.cli.printing import print_json, print_table, show, show_bytes
+
+
+def verify(
+    config: ConfigOption = None,
+    window: WindowOption = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every output and compare its digest.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Return units with a missing or differing output to PENDING.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare planned units, units recorded complete and outputs that exist, and name every discrepancy.
+
+    Exit code 0 when they agree, 3 when they do not. Nothing is changed unless --repair is given; the next run then
+    redoes the units.
+    """
+    from resources.errors import ErrorKind
+    from resources.opening import open_project_ledger, open_project_store
+    from resources.reconciliation import Discrepancy, reconcile
+
+    settings = load(config)
+    ledger = open_project_ledger(settings)
+    store = open_project_store(settings, ledger)
+    rows: list[list[Any]] = []
+    found: list[Discrepancy] = []
+    for asset in ASSETS:
+        names = [row.partition for row in ledger.partition_rows(asset, window)]
+        result = reconcile(ledger, store, asset=asset, partitions=names, deep=deep)
+        rows.append([asset, len(names), result.planned, result.complete, result.outputs, len(result.discrepancies)])
+        found += result.discrepancies
+    returned = 0
+    if repair:
+        for kind in (ErrorKind.OUTPUT_MISSING, ErrorKind.OUTPUT_DIFFERS):
+            wrong = [item for item in found if item.kind is kind]
+            for item in wrong:
+                if kind is ErrorKind.OUTPUT_DIFFERS and store.size(item.output_uri) is not None:
+                    store.set_aside(item.output_uri)
+            returned += ledger.return_to_pending(
+                [item.unit_key for item in wrong], reason=f"verify found: {kind.value}", kind=kind
+            )
+    columns = ["asset", "partitions", "planned", "complete", "outputs", "discrepancies"]
+    if as_json:
+        assets = [dict(zip(columns, row, strict=True)) for row in rows]
+        print_json({"deep": deep, "assets": assets, "discrepancies": found, "returned_to_pending": returned})
+    else:
+        print_table("", columns, rows, numbers=columns[1:])
+        for item in found:
+            typer.echo(f"{item.kind.value}: {show(item.message)}")
+        if returned:
+            typer.echo(f"{returned} units are PENDING again; `tilewright run --failed` redoes them.")
+    raise typer.Exit(ExitCode.INCOMPLETE if found else ExitCode.COMPLETE)
+
+
+ASSETS = ("scene_manifest", "tiles", "tile_catalogue", "zone_statistics", "window_report")
+
+
+def sweep(
+    config: ConfigOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove abandoned staging files and outputs of superseded units whose retention time is over.
+
+    A living writer's file is never touched; live references are read again before each deletion. See [retention].
+    """
+    from resources.opening import open_leases, open_project_ledger, open_project_store
+    from resources.sweep import sweep_staging, sweep_superseded
+
+    settings = load(config)
+    ledger = open_project_ledger(settings)
+    store = open_project_store(settings, ledger)
+    leases = open_leases(settings, ledger)
+    living = {row.run_id for row in ledger.holders() if leases.is_held(row.partition_id)}
+    bound = settings.retention
+    swept = [
+        *sweep_staging(ledger, store, living_runs=living, older_than_s=bound.staging_hours * 3600, dry_run=dry_run),
+        *sweep_superseded(ledger, store, older_than_days=bound.superseded_days, dry_run=dry_run),
+    ]
+    total = sum(item.size_bytes for item in swept)
+    if as_json:
+        print_json({"dry_run": dry_run, "removed": swept, "bytes": total})
+        return
+    for item in swept:
+        typer.echo(f"{'would remove' if dry_run else 'removed'} {show(item.uri)} ({show_bytes(item.size_bytes)}, {item.why})")
+    typer.echo(f"{len(swept)} files, {show_bytes(total)}{' (dry run: nothing was removed)' if dry_run else ''}")
+
+
+def rebuild_ledger(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Make COMPLETE rows again from the outputs in the store, each verified by its key, its content and the catalogue's digest.
+
+    For a ledger that was lost: plans come from the source, completion from the outputs. Attempts, dead letters and decisions of
+    people are not in outputs; they are in the ledger's backup. Done again, it changes nothing. Exit code 3 if an output did not verify.
+    """
+    from assets.rebuilding import rebuild
+
+    found = rebuild(open_project(config))
+    if as_json:
+        print_json(found)
+    else:
+        numbers = ["outputs", "restored", "known", "absent"]
+        rows: list[list[Any]] = [[item.asset, item.outputs, item.restored, item.known, item.absent] for item in found.assets]
+        print_table("", ["asset", *numbers], rows, numbers=numbers)
+        for message in found.unverified:
+            typer.echo(f"not restored: {show(message)}")
+    raise typer.Exit(ExitCode.INCOMPLETE if found.unverified else ExitCode.COMPLETE)

@@ -1,0 +1,63 @@
+"""`tilewright plan`: what a run would do now, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.exits import ExitCode
+from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_project
+from pipelines.cli.printing import print_json, print_table, show, show_bytes
+
+
+def plan(
+    config: ConfigOption = None,
+    window: WindowOption = None,
+    why: Annotated[bool, typer.Option("--why", help="Say for each unit why it would be computed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a run would compute now: how many units and bytes for each window, why, and whether the disk has room.
+
+    The plan is made from the source and the configuration as they are now and held against the ledger. Nothing is computed or
+    planned.
+    Exit code 0 when nothing is to be done, 3 when something is, 1 when the disk has no room for it.
+    """
+    from assets.forecast import forecast
+    from resources.store import LocalStore
+
+    project = open_project(config)
+    folder = project.config.store_dir
+    while not folder.exists():
+        folder = folder.parent
+    found = forecast(project, window=window, bytes_free=LocalStore(folder).free_bytes())
+    if as_json:
+        print_json({**_facts(found), "has_room": found.has_room})
+    else:
+        numbers = ["scenes", "complete", "to compute", "restored", "superseded", "quarantined", "bytes"]
+        rows = [
+            [*(getattr(item, name.replace(" ", "_")) for name in ("window", *numbers[:-1])), show_bytes(item.bytes_estimate)]
+            for item in found.windows
+        ]
+        print_table("", ["window", *numbers], rows, numbers=numbers)
+        for item in found.windows:
+            for reason, number in item.reasons.most_common():
+                typer.echo(f"{item.window}: {number} units: {show(reason)}")
+        if why:
+            rows = [[redo.window, redo.product, redo.tile, redo.key[:16], redo.why] for redo in found.redos]
+            print_table("\nUnits to compute", ["window", "product", "tile", "unit", "why"], rows)
+        free = "" if found.bytes_free is None else f", {show_bytes(found.bytes_free)} are free"
+        typer.echo(f"In all {len(found.redos)} units to compute, about {show_bytes(found.bytes_estimate)}{free}.")
+    if not found.has_room:
+        typer.echo(
+            f"tilewright: the disk has no room for that beside store.min_free_mb ({show_bytes(found.bytes_kept_free)})", err=True
+        )
+        raise typer.Exit(ExitCode.CANNOT_RUN)
+    raise typer.Exit(ExitCode.INCOMPLETE if found.redos else ExitCode.COMPLETE)
+
+
+def _facts(found: object) -> dict[str, object]:
+    from pipelines.cli.printing import as_plain
+
+    facts: dict[str, object] = as_plain(found)
+    return facts
