@@ -117,6 +117,8 @@ class Partitions(Connected):
                 _count(and_(is_failed, ~is_due)),
                 func.min(case((or_(is_failed, is_pending), units.c.retry_at))),
                 func.sum(units.c.attempt),
+                func.sum(units.c.attempts),
+                partitions.c.planned_at,
             )
             .select_from(units)
             .join(membership, membership.c.unit_id == units.c.id)

@@ -30,31 +30,30 @@ class Requests(Connected):
     def record_requests(self, asset: str, names: Iterable[str], *, run_key: str, number: int) -> None:
         """Record that one run was asked for to work on these partitions; each keeps its latest request only."""
         now = self.clock()
+        self.write_requests(asset, [RequestRow(name, number, run_key, now, None, REQUESTED) for name in dict.fromkeys(names)])
+
+    def write_requests(self, asset: str, rows: Iterable[RequestRow]) -> None:
+        """Write the latest request of each partition, as given. After a crash: all of them, or none."""
         statement = self.insert(requests)
-        fresh: dict[str, Any] = {
-            name: statement.excluded[name] for name in ("number", "run_key", "requested_at", "run_id", "state")
-        }
+        names = ("number", "run_key", "requested_at", "run_id", "state", "unsettled", "attempts", "fruitless")
+        fresh: dict[str, Any] = {name: statement.excluded[name] for name in names}
         statement = statement.on_conflict_do_update(index_elements=["partition_id"], set_=fresh)
+        wanted = {row.partition: row for row in rows}
+        if not wanted:
+            return
         with self.writing() as connection:
-            for chunk in chunks(dict.fromkeys(names)):
+            for chunk in chunks(wanted):
                 self.insert_new(connection, partitions, [{"asset": asset, "partition": name} for name in chunk])
                 ids = connection.execute(
-                    select(partitions.c.id)
+                    select(partitions.c.id, partitions.c.partition)
                     .where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))
                     .order_by(partitions.c.id)
-                ).scalars()
+                ).all()
                 connection.execute(
                     statement,
                     [
-                        {
-                            "partition_id": item,
-                            "number": number,
-                            "run_key": run_key,
-                            "requested_at": now,
-                            "run_id": None,
-                            "state": REQUESTED,
-                        }
-                        for item in ids
+                        {"partition_id": number, **{column: getattr(wanted[name], column) for column in names}}
+                        for number, name in ids
                     ],
                 )
 
@@ -74,6 +73,9 @@ class Requests(Connected):
                 requests.c.requested_at,
                 requests.c.run_id,
                 requests.c.state,
+                requests.c.unsettled,
+                requests.c.attempts,
+                requests.c.fruitless,
             )
             .join(partitions, partitions.c.id == requests.c.partition_id)
             .where(partitions.c.asset == asset)

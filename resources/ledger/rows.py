@@ -125,6 +125,7 @@ class DuePartition:
     """A partition with work left. `pending` and `failed_due` may be tried now; `_later` ones wait, the first until `next_due`.
 
     `attempt_sum` is the sum of the last attempt numbers of its unsettled units: it grows whenever something was tried.
+    `attempts_counted` leaves out what was not charged; `planned_at` is when its plan last changed.
     """
 
     partition: str
@@ -137,6 +138,13 @@ class DuePartition:
     failed_later: int
     next_due: datetime | None
     attempt_sum: int
+    attempts_counted: int = 0
+    planned_at: datetime | None = None
+
+    @property
+    def unsettled(self) -> int:
+        """Units that are not settled."""
+        return self.pending + self.pending_later + self.running + self.failed_due + self.failed_later
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +259,11 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
-    """The latest request for a run of a partition."""
+    """The latest request for a run of a partition.
+
+    `unsettled` and `attempts` say what was to be done when it was made: a run that changes neither was fruitless, and `fruitless`
+    counts how many were so in a row.
+    """
 
     partition: str
     number: int
@@ -259,6 +271,9 @@ class RequestRow:
     requested_at: datetime
     run_id: str | None
     state: str
+    unsettled: int = 0
+    attempts: int = 0
+    fruitless: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -302,6 +302,9 @@ requests = Table(
     Column("requested_at", UtcTime, nullable=False),
     Column("run_id", String),
     Column("state", String(12), nullable=False),
+    Column("unsettled", Integer, nullable=False, server_default="0"),  # what was to be done when it was made
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("fruitless", Integer, nullable=False, server_default="0"),  # requests in a row that changed neither
 )
 
 markers = Table(
