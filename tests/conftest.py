@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.support.skips"]
+pytest_plugins = ["tests.support.skips", "tests.support.postgres", "tests.support.ledgers"]

@@ -143,13 +143,17 @@ class Reading(Connected):
         """Attempts, skips and notes of one unit, in time order."""
         with self.reading() as connection:
             unit_id = connection.execute(select(units.c.id).where(units.c.key == key)).scalar()
-            tried = connection.execute(select(attempts).where(attempts.c.unit_id == unit_id)).mappings().all()
+            tried = (
+                connection.execute(select(attempts).where(attempts.c.unit_id == unit_id).order_by(attempts.c.number))
+                .mappings()
+                .all()
+            )
             skipped = connection.execute(
                 select(skips.c.at, runs.c.run_id)
                 .join(runs, runs.c.number == skips.c.run_number)
                 .where(skips.c.unit_id == unit_id)
             ).all()
-            noted = connection.execute(select(notes).where(notes.c.unit_id == unit_id)).mappings().all()
+            noted = connection.execute(select(notes).where(notes.c.unit_id == unit_id).order_by(notes.c.id)).mappings().all()
         entries = [
             HistoryEntry(
                 at=row["started_at"],
@@ -171,7 +175,7 @@ class Reading(Connected):
             HistoryEntry(at=row["at"], what=row["what"], error_kind=row["error_kind"], reason=row["reason"], who=row["who"])
             for row in noted
         ]
-        return sorted(entries, key=lambda entry: (entry.at, entry.number or 0))
+        return sorted(entries, key=lambda entry: entry.at)  # stable: of one moment, attempts first
 
     def counts(
         self,
