@@ -140,7 +140,9 @@ def test_absent_pixels_are_kept_out_as_gdalwarp_keeps_them(tmp_path: Path, resam
             if name == "nan":
                 scene = scene_of(tmp_path, tmp_path / "nan.tif", RGB)
                 values, valid = rendered(tile_request(product, box, [scene], tmp_path), tmp_path / "tile.tif")
-                reference = gdalwarp([tmp_path / "nan.tif"], tmp_path / "warped.tif", box, "-r", GDAL_NAMES.get(resampling, resampling))
+                reference = gdalwarp(
+                    [tmp_path / "nan.tif"], tmp_path / "warped.tif", box, "-r", GDAL_NAMES.get(resampling, resampling)
+                )
                 assert np.array_equal(np.isnan(reference), ~valid)
                 if resolution < 20:
                     assert np.abs(values - reference)[valid].max() < 0.03
@@ -234,7 +236,11 @@ def test_overlapping_scenes_equal_gdalwarp_of_all_in_reverse(tmp_path: Path) -> 
     for number in range(3):
         sheet = np.roll(array, 40 * number, axis=2).copy()
         sheet[:, 30 * number :: 90, :] = 0
-        sheets.append(write_raster(tmp_path / f"s{number}.tif", sheet, transform=NORTH_UP @ Affine.translation(90 * number, 30 * number), nodata=0))
+        sheets.append(
+            write_raster(
+                tmp_path / f"s{number}.tif", sheet, transform=NORTH_UP @ Affine.translation(90 * number, 30 * number), nodata=0
+            )
+        )
     product = ProductConfig(name="p", bands=RGB, dtype="uint8", resampling="nearest", nodata=0)
     scenes = [scene_of(tmp_path, path, RGB) for path in sheets]
     box = square("EPSG:3857", MERCATOR[0] - 2500, MERCATOR[1] + 2500, 14.2, 256)
