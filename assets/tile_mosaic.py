@@ -90,6 +90,13 @@ class TileMosaic:
             mask |= ~np.isfinite(pixels)
         return np.ma.MaskedArray(pixels, mask)
 
+    def read_small(self, tile: CompleteTile, bands: Sequence[int], *, side: int) -> np.ma.MaskedArray[Any, Any]:
+        """One whole tile `(band, side, side)`, from its overviews where they serve; masked as `read` says."""
+        file = self._file((tile.tile.x, tile.tile.y))
+        with raster_errors(self._path((tile.tile.x, tile.tile.y))):
+            part: np.ma.MaskedArray[Any, Any] = file.read(list(bands), out_shape=(len(bands), side, side), masked=True)
+            return part
+
     def _read_part(self, place: tuple[int, int], band: int, window: Window) -> np.ma.MaskedArray[Any, Any]:
         file = self._file(place)
         with raster_errors(self._path(place)):
