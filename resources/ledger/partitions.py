@@ -119,6 +119,7 @@ class Partitions(Connected):
                 func.sum(units.c.attempt),
                 func.sum(units.c.attempts),
                 partitions.c.planned_at,
+                func.max(units.c.attempt),
             )
             .select_from(units)
             .join(membership, membership.c.unit_id == units.c.id)

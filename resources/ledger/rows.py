@@ -140,6 +140,7 @@ class DuePartition:
     attempt_sum: int
     attempts_counted: int = 0
     planned_at: datetime | None = None
+    attempt_max: int = 0
 
     @property
     def unsettled(self) -> int:
