@@ -67,8 +67,8 @@ def safe_env(cache_mb: int = 64) -> rasterio.Env:
 def registered_drivers() -> frozenset[str]:
     """Names of the drivers of this process; if none were registered yet, only `SAFE_DRIVERS` are, now.
 
-    GDAL reads `GDAL_SKIP` only when it registers drivers, which rasterio does when its first `Env` is entered: an option of
-    that `Env` comes too late. So the variable stands in the environment for that moment, and not longer: pyogrio has a GDAL of its own.
+    GDAL reads `GDAL_SKIP` only when it registers drivers, which rasterio does when its first `Env` is entered: an option of that
+    `Env` comes too late. So the variable stands in the environment for that moment, and not longer: pyogrio has its own GDAL.
     """
     before = os.environ.get("GDAL_SKIP")
     os.environ["GDAL_SKIP"] = _SKIPPED

@@ -1,13 +1,12 @@
 """Every scene of the source with its verdict: what is there, what may be used, and why the rest may not.
 
-Nothing that was seen is left out, one bad file stops no other, and a file is hashed and opened once for as long as it stands still.
+Nothing that was seen is left out, one bad file stops no other, and a file is hashed and opened once while it stands still.
 The order of questions is the order of cost: names, then time, then settling, then digests, then a look into the file.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,20 +15,20 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from assets.grid import read_area
+from assets.scenes.fitness import bands_of_part, fault_of, names_of, united
 from assets.scenes.grouping import Candidate, Part, group
 from assets.scenes.inspection import Finding, Inspector, Limits
-from assets.scenes.listing import Entry, list_source
-from assets.scenes.model import BandRef, MaskSource, Scene, SceneListing, SceneVerdict, Stranger, path_of, uri_of
+from assets.scenes.listing import Entry, Listing, list_source
+from assets.scenes.model import BandRef, Scene, SceneListing, SceneVerdict, Stranger, path_of, uri_of
 from assets.scenes.naming import DoneMarker, compile_patterns, first_match
 from assets.scenes.pinning import Digests, PinBook, digest_entries, is_pinned
-from assets.scenes.stac_items import ITEM_BYTES_MOST, BandPlace, Item, read_item
-from resources.config import Config, ProductConfig
+from assets.scenes.stac_items import ITEM_BYTES_MOST, Item, read_item
+from assets.scenes.timing import Moment, moment_before_reading, moment_by_tags, untimely
+from resources.config import Config
 from resources.errors import EnvironmentUnfit, ErrorKind
 from resources.keys import digest_of
 from resources.ledger.rows import FilePin
 from resources.windows import WindowCalendar
-
-_TIME_FORMS = ("%Y:%m:%d %H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y%m%d", "%Y%m%dT%H%M%S", "%d-%b-%Y %H:%M:%S")
 
 
 def find_scenes(
@@ -43,8 +42,8 @@ def find_scenes(
     """Every scene of the source, of all windows, in the order of scene ids.
 
     `required_bands` are the bands that all products together ask for; a scene is ready when it has them (empty: whatever it has).
-    Files that `pins` knows and that stand still are neither hashed nor opened. Raises `EnvironmentUnfit` (SOURCE_MISSING: a person
-    must act) and `ConfigurationError`.
+    Files that `pins` knows and that stand still are neither hashed nor opened. Raises `EnvironmentUnfit` (SOURCE_MISSING: a
+    person must act) and `ConfigurationError`.
 
     After a crash: pins and facts are written as they are found; the next look goes on from there.
     """
@@ -104,7 +103,7 @@ class _Look:
         grouping = group(
             found,
             patterns=self.patterns,
-            items=self._items(list(found.entries.values()), known_pins),
+            items=self._items(list(found.entries.values())),
             marker=self.marker,
             required=self.required,
             source_dir=str(self.source_dir),
@@ -112,7 +111,7 @@ class _Look:
         scenes: list[Scene] = []
         ready: list[Candidate] = []
         for candidate in grouping.candidates:
-            early = self._before_reading(candidate, found.names, known_pins)
+            early = self._before_reading(candidate, found, known_pins)
             if early is None:
                 ready.append(candidate)
             else:
@@ -131,7 +130,7 @@ class _Look:
     def _stranger(entry: Entry) -> Stranger:
         return Stranger(entry.uri, entry.found or "matches no pattern of source.patterns, and no STAC item names it")
 
-    def _items(self, entries: Sequence[Entry], known: Mapping[str, FilePin]) -> dict[str, Item]:
+    def _items(self, entries: Sequence[Entry]) -> dict[str, Item]:
         """The STAC items of the source. Each `.json` is read at every look: it says which files there are to look for."""
         items = {}
         for entry in entries:
@@ -148,9 +147,7 @@ class _Look:
 
     # --- what needs no reading
 
-    def _before_reading(
-        self, candidate: Candidate, names: Mapping[str, Collection[str]], known: Mapping[str, FilePin]
-    ) -> Scene | None:
+    def _before_reading(self, candidate: Candidate, listing: Listing, known: Mapping[str, FilePin]) -> Scene | None:
         """The scene, if its files need not be read to judge it."""
         odd = next((entry for entry in candidate.entries if entry.found is not None), None)
         if odd is not None:
@@ -158,66 +155,31 @@ class _Look:
             return self._rejected(candidate, ErrorKind.UNREADABLE, message)
         if candidate.problem is not None and candidate.problem[0] is not ErrorKind.DUPLICATE_SCENE:
             return self._rejected(candidate, *candidate.problem)
-        if self.config.source.acquired != "tag" and (untimely := self._untimely(candidate, *self._named_time(candidate))):
-            return untimely
-        return self._not_settled(candidate, names, known) or self._not_complete(candidate)
+        if self.config.source.acquired != "tag":
+            late = self._untimely(candidate, moment_before_reading(candidate, self.config.source))
+            if late is not None:
+                return late
+        return self._not_settled(candidate, listing, known) or self._not_complete(candidate)
 
-    def _named_time(self, candidate: Candidate) -> tuple[datetime | None, str]:
-        """When the scene was acquired, by name or item, and what was found instead of a time."""
-        if self.config.source.acquired == "item":
-            if candidate.item is None:
-                return None, "found no STAC item beside the scene; allowed: an item with a datetime"
-            found = candidate.item.acquired
-            return found, "" if found else "found no datetime in the STAC item; allowed: properties.datetime or start_datetime"
-        moments = {part.acquired for part in candidate.parts if part.acquired is not None}
-        texts = sorted({part.date_text for part in candidate.parts if part.date_text is not None})
-        if len(moments) == 1:
-            return moments.pop(), ""
-        if moments:
-            return None, f"found more than one date in the names of its files ({', '.join(texts)}); allowed: one"
-        if texts:
-            return None, f"found {texts[0]!r}, which is no date; allowed: a date of the calendar"
-        return (
-            None,
-            "found no {date:...} in the pattern that matches its name; allowed: a pattern with a date, or source.acquired",
-        )
-
-    def _untimely(self, candidate: Candidate, acquired: datetime | None, found: str) -> Scene | None:
-        """The scene, if no window may hold it: undated, in the future, before the first or after the last window."""
-        scene_id, field_name = candidate.scene_id, f"acquisition time ({self.config.source.acquired})"
-        if acquired is None:
-            reason = f"scene {scene_id!r}: {field_name}: {found}"
-            return self._scene(candidate, SceneVerdict.UNDATED, ErrorKind.NO_ACQUISITION_TIME, reason)
-        shown = acquired.isoformat()
-        if acquired > self.now:
-            reason = (
-                f"scene {scene_id!r}: {field_name}: found {shown}, in the future; allowed: up to now ({self.now.isoformat()})"
-            )
-            return self._scene(candidate, SceneVerdict.IN_FUTURE, None, reason, acquired=acquired)
-        if self.calendar.window_of(acquired) is not None:
+    def _untimely(self, candidate: Candidate, moment: Moment, *, digest: str = "") -> Scene | None:
+        why = untimely(candidate.scene_id, moment, source=self.config.source, calendar=self.calendar, now=self.now)
+        if why is None:
             return None
-        if acquired < self.calendar.start:
-            allowed = f"from {self.calendar.start.isoformat()} (window.start)"
-            verdict = SceneVerdict.BEFORE_FIRST_WINDOW
-        else:
-            allowed = f"before {self.calendar.end.isoformat() if self.calendar.end else 'now'} (window.end)"
-            verdict = SceneVerdict.AFTER_LAST_WINDOW
-        reason = f"scene {scene_id!r}: {field_name}: found {shown}; allowed: {allowed}"
-        return self._scene(candidate, verdict, None, reason, acquired=acquired)
+        return self._scene(candidate, why.verdict, why.kind, why.reason, digest=digest, acquired=moment.acquired)
 
-    def _not_settled(
-        self, candidate: Candidate, names: Mapping[str, Collection[str]], known: Mapping[str, FilePin]
-    ) -> Scene | None:
+    def _not_settled(self, candidate: Candidate, listing: Listing, known: Mapping[str, FilePin]) -> Scene | None:
         moving = [entry for entry in candidate.entries if not is_pinned(entry, known.get(entry.uri))]
         if self.marker is not None:
             wanted = self.marker.name_for(candidate.scene_id)
-            folders = {entry.folder for entry in candidate.entries}
-            if not any(wanted in names.get(folder, ()) for folder in folders):
+            beside = {f"{entry.folder}/{wanted}" if entry.folder else wanted for entry in candidate.entries}
+            marked_ns = max((listing.entries[path].mtime_ns for path in beside if path in listing.entries), default=None)
+            if marked_ns is None:
                 reason = (
                     f"scene {candidate.scene_id!r}: done marker: found none; allowed: {wanted!r} beside its files; waiting for it"
                 )
                 return self._scene(candidate, SceneVerdict.WAITING, None, reason)
-            return None
+            # what was written after the marker is not what the marker spoke of
+            moving = [entry for entry in moving if entry.mtime_ns > marked_ns]
         for entry in moving:
             age_s = self._age_s(entry)
             if age_s < self.config.source.settle_s:
@@ -243,7 +205,7 @@ class _Look:
         missing = sorted((self.required - have) | set(candidate.absent))
         if not missing:
             return None
-        reason = f"scene {candidate.scene_id!r}: bands: found {_names(have)}; allowed: also {_names(missing)}"
+        reason = f"scene {candidate.scene_id!r}: bands: found {names_of(have)}; allowed: also {names_of(missing)}"
         described = candidate.item is not None and not candidate.absent
         if described:
             return self._rejected(candidate, ErrorKind.MISSING_BAND, f"{reason}, which its STAC item does not name")
@@ -343,134 +305,33 @@ class _Look:
                 return self._scene(
                     candidate, SceneVerdict.REJECTED, finding.kind, f"{uri!r}: {finding.message}", digest=ready.digest
                 )
-        acquired, found = self._tagged_time(ready) if self.config.source.acquired == "tag" else self._named_time(candidate)
-        untimely = self._untimely(candidate, acquired, found)
-        if untimely is not None:
-            return replace(untimely, digest=ready.digest)
-        assert acquired is not None
+        facts = {uri: finding.facts for uri, finding in ready.findings.items() if finding.facts is not None}
+        source = self.config.source
+        if source.acquired == "tag":
+            tags = [str(found["time_tag"]) for found in facts.values() if found["time_tag"]]
+            moment = moment_by_tags(tags, source.acquired_tag)
+        else:
+            moment = moment_before_reading(candidate, source)
+        late = self._untimely(candidate, moment, digest=ready.digest)
+        if late is not None:
+            return late
         bands: dict[str, BandRef] = {}
         for part in self._needed(candidate):
-            bands |= self._bands(part, ready)
-        window = self.calendar.window_of(acquired)
-        scene = self._scene(
-            candidate,
-            SceneVerdict.ACCEPTED,
-            None,
-            "",
-            digest=ready.digest,
-            acquired=acquired,
-            window=window.key if window else None,
-        )
+            uri = part.entry.uri
+            bands |= bands_of_part(part, facts[uri], digest=ready.part_digests[uri], names=source.bands, required=self.required)
         scene = replace(
-            scene,
+            self._scene(candidate, SceneVerdict.ACCEPTED, None, "", digest=ready.digest, acquired=moment.acquired),
             bands={name: bands[name] for name in sorted(bands)},
             crs=next(iter(bands.values())).crs if bands else "",
-            footprint=_united(ready.findings.values()),
+            footprint=united(str(found["footprint"]) for found in facts.values()),
         )
-        return self._with_fault(scene, candidate, ready)
-
-    def _with_fault(self, scene: Scene, candidate: Candidate, ready: _Ready) -> Scene:
-        """The scene, rejected if its bands do not fit together or do not serve the products, or set aside if outside the area."""
-        kind, reason = None, ""
-        missing = sorted(self.required - set(scene.bands))
-        crowded = next((part for part in self._needed(candidate) if len(part.bands) == 1 and self._is_crowded(part, ready)), None)
-        systems = {band.crs: band for band in scene.bands.values()}
-        averaged = _averaged_palette(scene, self.config.products)
-        if missing:
-            where = f"{candidate.parts[0].entry.uri!r}" if candidate.parts else f"scene {scene.scene_id!r}"
-            kind, reason = (
-                ErrorKind.MISSING_BAND,
-                f"{where}: bands: found {_names(scene.bands)}; allowed: also {_names(missing)}, which products ask for",
-            )
-        elif crowded is not None:
-            count = len((ready.findings[crowded.entry.uri].facts or {})["bands"])
-            kind, reason = (
-                ErrorKind.CONTRACT_VIOLATED,
-                f"{crowded.entry.uri!r}: bands: found {count} in a file whose name stands for one band; allowed: 1, and an alpha band",
-            )
-        elif len(systems) > 1:
-            first, second = (systems[crs] for crs in sorted(systems)[:2])
-            kind, reason = (
-                ErrorKind.MIXED_CRS,
-                f"scene {scene.scene_id!r}: CRS: found {_short(first.crs)} in {first.uri!r} and {_short(second.crs)} in "
-                f"{second.uri!r}; allowed: one CRS for all bands of a scene",
-            )
-        elif averaged is not None:
-            band, product = averaged
-            kind, reason = (
-                ErrorKind.UNSUPPORTED_DTYPE,
-                f"{band.uri!r}: colour table: found palette indices in band {band.name}, which product {product.name!r} would average "
-                f"(resampling {product.resampling}, compositing {product.compositing}); allowed: resampling nearest or mode and "
-                "compositing first, last, min or max, or a file expanded to colours (gdal_translate -expand rgb)",
-            )
-        if kind is not None:
-            return replace(scene, verdict=SceneVerdict.REJECTED, kind=kind, reason=reason)
-        if scene.footprint is None or not shapely.relate_pattern(self.area, scene.footprint, "T********"):
-            return replace(
-                scene,
-                verdict=SceneVerdict.OUTSIDE_AREA,
-                kind=ErrorKind.OUTSIDE_AREA,
-                reason=f"scene {scene.scene_id!r}: footprint: found {_box(scene.footprint)}; allowed: one that meets the area "
-                f"{_box(self.area)} (grid.area; left, bottom, right, top in degrees)",
-            )
-        return scene
-
-    def _is_crowded(self, part: Part, ready: _Ready) -> bool:
-        if part.bands[0].index != 1 or ready.candidate.item is not None:
-            return False
-        bands = (ready.findings[part.entry.uri].facts or {})["bands"]
-        return sum(not band["is_alpha"] for band in bands) > 1
-
-    def _tagged_time(self, ready: _Ready) -> tuple[datetime | None, str]:
-        tag = self.config.source.acquired_tag
-        texts = sorted({str(text) for item in ready.findings.values() if (text := (item.facts or {}).get("time_tag"))})
-        if not texts:
-            return None, f"found no tag {tag}; allowed: a time like 2020:01:31 10:20:30 in it"
-        moments = {_parse_time(text) for text in texts}
-        if len(moments) > 1:
-            return None, f"found more than one time in tag {tag} of its files ({', '.join(texts)}); allowed: one"
-        moment = moments.pop()
-        return moment, "" if moment else f"found {texts[0]!r} in tag {tag}; allowed: a time like 2020:01:31 10:20:30"
-
-    def _bands(self, part: Part, ready: _Ready) -> dict[str, BandRef]:
-        facts = ready.findings[part.entry.uri].facts or {}
-        described = facts["bands"]
-        names = self.config.source.bands
-        places = part.bands or tuple(
-            BandPlace(names[i] if i < len(names) else f"b{i + 1}", "", i + 1) for i in range(len(described))
-        )
-        alpha = next((i + 1 for i, band in enumerate(described) if band["is_alpha"]), None)
-        a, b, c, d, e, f = facts["transform"]
-        return {
-            place.name: BandRef(
-                name=place.name,
-                uri=part.entry.uri,
-                index=place.index,
-                digest=ready.part_digests[part.entry.uri],
-                size_bytes=part.entry.size_bytes,
-                mtime_ns=part.entry.mtime_ns,
-                inode=part.entry.inode,
-                dtype=band["dtype"],
-                nodata=None if band["nodata"] is None else float(band["nodata"]),
-                width=facts["width"],
-                height=facts["height"],
-                transform=(a, b, c, d, e, f),
-                crs=facts["crs"],
-                scale=band["scale"] if place.scale is None else place.scale,
-                offset=band["offset"] if place.offset is None else place.offset,
-                mask=MaskSource(band["mask"]),
-                alpha_index=alpha,
-                is_palette=band["is_palette"],
-            )
-            for place in places
-            if place.index <= len(described) and (not self.required or place.name in self.required)
-            for band in (described[place.index - 1],)
-        }
+        fault = fault_of(scene, candidate, facts=facts, required=self.required, products=self.config.products, area=self.area)
+        return scene if fault is None else replace(scene, verdict=fault.verdict, kind=fault.kind, reason=fault.reason)
 
     # --- making scenes
 
     def _rejected(self, candidate: Candidate, kind: ErrorKind, reason: str) -> Scene:
-        """A scene rejected without a digest of its content: one made of names and status, so that a change lifts the rejection."""
+        """Rejected without a digest of content: the digest is made of names and status, so that a change lifts the rejection."""
         status = sorted([entry.uri, entry.found, entry.size_bytes, entry.mtime_ns, entry.inode] for entry in candidate.entries)
         digest = digest_of({"scene": candidate.scene_id, "status": status})
         return self._scene(candidate, SceneVerdict.REJECTED, kind, reason, digest=digest)
@@ -484,29 +345,21 @@ class _Look:
         *,
         digest: str = "",
         acquired: datetime | None = None,
-        window: str | None = None,
     ) -> Scene:
         if acquired is None and self.config.source.acquired != "tag":
-            acquired = self._named_time(candidate)[0]
-        if window is None and acquired is not None and verdict in _HELD_BY_WINDOW:
-            found = self.calendar.window_of(acquired)
-            window = found.key if found is not None else None
+            acquired = moment_before_reading(candidate, self.config.source).acquired
+        held = None if acquired is None or acquired > self.now else self.calendar.window_of(acquired)
         return Scene(
             scene_id=candidate.scene_id,
             verdict=verdict,
             digest=digest,
             acquired=acquired,
-            window=window,
+            window=None if held is None else held.key,
             uris=candidate.uris,
             size_bytes=sum({entry.uri: entry.size_bytes for entry in candidate.entries}.values()),
             kind=kind,
             reason=reason,
         )
-
-
-_HELD_BY_WINDOW = frozenset(
-    {SceneVerdict.ACCEPTED, SceneVerdict.REJECTED, SceneVerdict.WAITING, SceneVerdict.UNSETTLED, SceneVerdict.OUTSIDE_AREA}
-)
 
 
 def _part_digest(part: Part, sha256: Mapping[str, str]) -> str:
@@ -521,53 +374,3 @@ def _part_digest(part: Part, sha256: Mapping[str, str]) -> str:
 
 def _suffix(name: str, main: str) -> str:
     return name[len(main) :] if name.startswith(main) else "." + name.rpartition(".")[2]
-
-
-def _parse_time(text: str) -> datetime | None:
-    moment = None
-    stripped = text.strip()
-    try:
-        moment = datetime.fromisoformat(stripped)
-    except ValueError:
-        for form in _TIME_FORMS:
-            try:
-                moment = datetime.strptime(stripped, form)
-                break
-            except ValueError:
-                continue
-    if moment is None:
-        return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _united(findings: Iterable[Finding]) -> BaseGeometry | None:
-    hexes = sorted({finding.facts["footprint"] for finding in findings if finding.facts})
-    shapes = [shapely.from_wkb(text) for text in hexes]
-    if not shapes:
-        return None
-    return shapes[0] if len(shapes) == 1 else shapely.union_all(shapes)
-
-
-def _averaged_palette(scene: Scene, products: Sequence[ProductConfig]) -> tuple[BandRef, ProductConfig] | None:
-    """A band of palette indices and a product that would average them, which gives indices that mean something else."""
-    for band in scene.bands.values():
-        for product in products if band.is_palette else ():
-            asked = band.name in product.bands or re.search(rf"\b{re.escape(band.name)}\b", product.expression or "") is not None
-            averages = product.resampling not in ("nearest", "mode") or product.compositing in ("mean", "median")
-            if asked and averages:
-                return band, product
-    return None
-
-
-def _names(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    shown = ", ".join(ordered[:20])
-    return (shown + f" and {len(ordered) - 20} more" if len(ordered) > 20 else shown) or "none"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _box(shape: BaseGeometry | None) -> str:
-    return "none" if shape is None or shape.is_empty else "(" + ", ".join(f"{value:.6g}" for value in shape.bounds) + ")"

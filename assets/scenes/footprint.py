@@ -205,7 +205,7 @@ def _only_polygons(shape: BaseGeometry) -> BaseGeometry:
 
 
 def _from_cells(project: ToLonLat, affine: Affine, width: int, height: int) -> BaseGeometry:
-    """The parts of the raster that lie on the Earth, from cells all of whose corners do; cells that are cut are looked at finer."""
+    """The parts of the raster that lie on the Earth, from cells whose corners all do; cells that are cut are looked at finer."""
     edges = np.stack(np.meshgrid(np.arange(_CELLS), np.arange(_CELLS)), axis=-1).reshape(-1, 2) / _CELLS
     whole, cut = _corners(project, affine, (width, height), edges, 1 / _CELLS)
     parts = np.stack(np.meshgrid(np.arange(_CELL_PARTS), np.arange(_CELL_PARTS)), axis=-1).reshape(-1, 2) / (_CELLS * _CELL_PARTS)
@@ -230,5 +230,5 @@ def _corners(
     a, b, c, d, e, f = affine[:6]
     lon, lat = project(a * column + b * row + c, d * column + e * row + f)
     corners = np.stack([lon, lat], axis=-1).reshape(-1, 4, 2)
-    seen = np.isfinite(corners).all(axis=2)
-    return corners[seen.all(axis=1)], lows[seen.any(axis=1) & ~seen.all(axis=1)]
+    seen = np.isfinite(corners).all(axis=2).sum(axis=1)
+    return corners[seen == 4], lows[(seen > 0) & (seen < 4)]

@@ -1,7 +1,7 @@
 """From files to candidates: which files make one scene, by their names or by a STAC item.
 
-A file that an item names belongs to that item and to nothing else. Two files that claim one band of one scene make it a duplicate:
-neither is used until a person renames or removes one, because any choice would depend on the order in which files are listed.
+A file that an item names belongs to that item alone. Two files that claim one band of one scene make it a duplicate: neither is
+used until a person renames or removes one, because a choice would depend on the order in which files are listed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from assets.scenes.listing import Entry, Listing
+from assets.scenes.model import uri_of
 from assets.scenes.naming import DoneMarker, NamePattern, first_match
 from assets.scenes.sidecars import sidecar_names
 from assets.scenes.stac_items import BandPlace, Item, bands_of, local_path
@@ -19,7 +20,7 @@ from resources.errors import ErrorKind
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of a candidate: its bands by name (empty: all it has, by position), its sidecars, and what its name says of time."""
+    """One file of a candidate: its bands by name (none: all it has, by position), its sidecars, what its name says of time."""
 
     entry: Entry
     bands: tuple[BandPlace, ...] = ()
@@ -35,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Files that say they are one scene. `problem`: why they cannot be, whatever they hold. `absent`: bands an item has no file for."""
+    """Files that say they are one scene. `problem`: why they cannot be. `absent`: bands that an item names without a file."""
 
     scene_id: str
     parts: tuple[Part, ...] = ()
@@ -93,16 +94,9 @@ def group(
             continue
         band = () if match.band is None else (BandPlace(match.band, entry.name, 1),)
         part = Part(entry, band, sidecars.get(path, ()), match.acquired, match.date_text)
-        found.setdefault(uri_safe(match.scene_id), []).append(Candidate(uri_safe(match.scene_id), (part,)))
+        found.setdefault(uri_of(match.scene_id), []).append(Candidate(uri_of(match.scene_id), (part,)))
     merged = tuple(_merge(scene_id, found[scene_id]) for scene_id in sorted(found))
     return Grouping(merged, tuple(strangers))
-
-
-def uri_safe(scene_id: str) -> str:
-    """A scene's name as it can be stored: escaped like a uri."""
-    from assets.scenes.model import uri_of
-
-    return uri_of(scene_id)
 
 
 def _folder(path: str) -> str:

@@ -107,7 +107,7 @@ class Inspector:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._pool is not None:
-            self._pool.stop()
+            self._pool.stop()  # type: ignore[no-untyped-call]  # pebble leaves it without types
             self._pool.join()
             self._pool = None
 

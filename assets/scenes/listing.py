@@ -1,7 +1,7 @@
 """What lies in the source folder: one look at its tree, without opening or following anything.
 
-Links to files are followed, since people build sources of them; links to folders are not, since they make loops. Whatever cannot be
-a scene file (a folder or a pipe under a scene's name, a link to nothing) is listed with what was found, never passed over.
+Links to files are followed, since people build sources of them; links to folders are not, since they make loops. Whatever cannot
+be a scene file (a folder or a pipe under a scene's name, a link to nothing) is listed with what was found, never passed over.
 """
 
 from __future__ import annotations

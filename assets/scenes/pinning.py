@@ -1,7 +1,7 @@
 """Digests of source files, pinned at first sight: a file whose size, mtime and inode stand still is never hashed again.
 
-Closes the window in which a file changes while it is being read: its status is compared before and after, and a file that moved is
-not pinned but looked at again next time.
+Closes the window in which a file changes while it is being read: its status is compared before and after, and a file that moved
+is not pinned but looked at again next time.
 """
 
 from __future__ import annotations

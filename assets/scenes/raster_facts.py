@@ -166,7 +166,7 @@ def _footprint(crs: pyproj.CRS, transform: Affine6, dataset: DatasetReader) -> s
         shape = footprint(crs, transform, width=dataset.width, height=dataset.height)
     except NoFootprintError as error:
         raise _reject(ErrorKind.UNSUPPORTED_CRS, "footprint", str(error), "a raster that lies on the Earth") from None
-    return shapely.to_wkb(shape, hex=True)
+    return str(shapely.to_wkb(shape, hex=True))
 
 
 def _band(path: str, dataset: DatasetReader, index: int) -> dict[str, Any]:
