@@ -129,10 +129,17 @@ def open_channels(urls: Iterable[str]) -> tuple[Channel, ...]:
 
 
 def enqueue(outbox: Outbox, facts: Iterable[AlertFact]) -> int:
-    """Put facts into the outbox, each once; how many were new. After a crash: call again, what is there stays as it is."""
+    """Put facts into the outbox, each once; how many were new. After a crash: call again, what is there stays as it is.
+
+    Text is freed of control characters first: a title becomes a header in mail, and file names come from outside.
+    """
     return sum(
         outbox.enqueue_alert(
-            fact.fingerprint, title=fact.title, body=fact.body, severity=fact.severity.value, is_standing=fact.repeats
+            fact.fingerprint,
+            title=_one_line(fact.title),
+            body=_plain(fact.body),
+            severity=fact.severity.value,
+            is_standing=fact.repeats,
         )
         for fact in facts
     )
@@ -167,7 +174,7 @@ def deliver(
             last = row.deliveries.get(channel.name)
             if last is not None and not (row.is_standing and now - last >= repeat_every):
                 taken.append(last)
-            elif channel.name not in failed and channel.send(_one_line(row.title), _plain(row.body), row.severity):
+            elif channel.name not in failed and channel.send(row.title, row.body, row.severity):
                 outbox.note_alert_delivery(row.id, channel.name, now)
                 taken.append(now)
                 sent += 1
@@ -184,7 +191,6 @@ def deliver(
 
 
 def _one_line(text: str) -> str:
-    """A title without control characters: in mail it becomes a header, and file names come from outside."""
     return " ".join("".join(" " if unicodedata.category(char)[0] == "C" else char for char in text).split())[:_TITLE_MAX]
 
 

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import pytest
 
 from resources.alerts import AlertFact, Channel, Severity, deliver, enqueue, keep_standing, open_channels
 from resources.errors import ConfigurationError
-from resources.ledger import Ledger, open_ledger_at
+from resources.ledger import Ledger
+from tests.support.ledgers import START, MovableClock
 from tests.support.receiver import Receiver, receiving
 
 DAY = timedelta(days=1)
-START = datetime(2024, 5, 1, 8, tzinfo=UTC)
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """A clock at the start."""
-    return Clock()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    """A ledger on SQLite."""
-    opened = open_ledger_at(f"sqlite:///{tmp_path / 'ledger.sqlite'}", clock=clock)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -86,7 +61,7 @@ def test_alerts_are_kept_while_the_channel_is_down(ledger: Ledger, receiver: Rec
     assert receiver.titles() == ["first", "second"]
 
 
-def test_a_standing_fact_is_said_daily_and_then_falls_silent(ledger: Ledger, receiver: Receiver, clock: Clock) -> None:
+def test_a_standing_fact_is_said_daily_and_then_falls_silent(ledger: Ledger, receiver: Receiver, clock: MovableClock) -> None:
     """While it stands it is said once a day, however often the sensor ticks; resolved, no more; back again, it is new."""
     channels = open_channels([receiver.url])
     counts = []
