@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import dev, doctor, leases, maintenance, plan, quarantine, status, units
+from pipelines.cli import dev, doctor, leases, maintenance, plan, quarantine, running, status, units
 from pipelines.cli.exits import EPILOG, ExitCode
 from pipelines.cli.options import ConfigOption, use_config
 from resources.errors import TilewrightError
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command("doctor", epilog=EPILOG)(doctor.doctor)
 app.command("plan", epilog=EPILOG)(plan.plan)
+app.command("run", epilog=EPILOG)(running.run)
 app.command("status", epilog=EPILOG)(status.status)
 app.command("units", epilog=EPILOG)(units.units)
 app.command("unit", epilog=EPILOG)(units.unit)

@@ -98,7 +98,8 @@ def rebuild_ledger(config: ConfigOption = None, as_json: JsonOption = False) -> 
     """Make COMPLETE rows again from the outputs in the store, each verified by its key, its content and the catalogue's digest.
 
     For a ledger that was lost: plans come from the source, completion from the outputs. Attempts, dead letters and decisions of
-    people are not in outputs; they are in the ledger's backup. Done again, it changes nothing. Exit code 3 if an output did not verify.
+    people are not in outputs; they are in the ledger's backup. Done again, it changes nothing. Exit code 3 if an output did not
+    verify.
     """
     from assets.rebuilding import rebuild
 

@@ -1,0 +1,134 @@
+"""Runs launched from the command line: which ones, in a child process of their own, watched through the ledger."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pipelines.cli.home import ROOT
+
+if TYPE_CHECKING:
+    from assets.project import Project
+
+TILES = "tiles"
+_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedRun:
+    """One Dagster run to be executed: its assets over a range of partitions, all of which are wanted."""
+
+    assets: tuple[str, ...]
+    window: str
+    partitions: tuple[str, ...]
+    run_id: str = field(default_factory=lambda: str(uuid4()))
+
+    def request(self) -> dict[str, Any]:
+        """What the child process is told."""
+        return {
+            "run_id": self.run_id,
+            "assets": list(self.assets),
+            "start": self.partitions[0],
+            "end": self.partitions[-1],
+            "tags": {"tilewright/window": self.window, "tilewright/requested_by": "command line"},
+        }
+
+
+def window_runs(project: Project, window: str, *, tiles: Collection[str] | None = None) -> list[LaunchedRun]:
+    """Runs over all partitions of a window, or those of `tiles`: neighbours in one run, up to `sensors.partitions_per_run`."""
+    names = [tile for tile in project.grid.partitions if tiles is None or tile in tiles]
+    return _in_ranges(project, [f"{window}|{tile}" for tile in names])
+
+
+def unsettled_runs(project: Project, *, windows: Collection[str], tiles: Collection[str] | None = None) -> list[LaunchedRun]:
+    """Runs over exactly the planned partitions that hold unsettled units, whether they are due already or not."""
+    due = project.ledger.due_partitions(TILES, now=project.ledger.clock())
+    wanted = [row.partition for row in due if row.window in windows and (tiles is None or row.tile in tiles)]
+    return _in_ranges(project, wanted)
+
+
+def downstream_run(project: Project, windows: Sequence[str]) -> list[LaunchedRun]:
+    """One run of what is made of whole windows, for each stretch of windows that follow on each other."""
+    assets = ["tile_catalogue", "window_report"] + (["zone_statistics"] if project.config.zones is not None else [])
+    now = project.ledger.clock()
+    order = {window.key: number for number, window in enumerate(project.calendar.windows(now))}
+    return [
+        LaunchedRun(tuple(sorted(assets)), names[0], tuple(names))
+        for names in _stretches([name for name in windows if name in order], order)
+    ]
+
+
+def _in_ranges(project: Project, names: Iterable[str]) -> list[LaunchedRun]:
+    tile_order = {tile: number for number, tile in enumerate(project.grid.partitions)}
+    by_window: dict[str, list[str]] = {}
+    for name in names:
+        window, _, tile = name.partition("|")
+        if tile in tile_order:
+            by_window.setdefault(window, []).append(name)
+    bound = project.config.sensors.partitions_per_run
+    runs = []
+    for window, mine in sorted(by_window.items()):
+        order = {name: tile_order[name.partition("|")[2]] for name in mine}
+        for stretch in _stretches(sorted(mine, key=order.__getitem__), order):
+            runs += [LaunchedRun((TILES,), window, tuple(stretch[at : at + bound])) for at in range(0, len(stretch), bound)]
+    return runs
+
+
+def _stretches(names: Sequence[str], order: dict[str, int]) -> Iterator[list[str]]:
+    stretch: list[str] = []
+    for name in names:
+        if stretch and order[name] != order[stretch[-1]] + 1:
+            yield stretch
+            stretch = []
+        stretch.append(name)
+    if stretch:
+        yield stretch
+
+
+def execute_runs(
+    runs: Sequence[LaunchedRun],
+    *,
+    log: Path,
+    on_tick: Callable[[], None] = lambda: None,
+    environment: dict[str, str] | None = None,
+) -> int:
+    """Execute runs in one child process and wait; returns the child's exit code (0 also when runs failed, negative when killed).
+
+    The child's own words go to `log`. After a crash of this process: the child ends with its standard input, or goes on and its
+    work is kept; either way the ledger knows.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.run_worker"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        ended = threading.Event()
+        try:
+            assert child.stdin is not None
+            try:
+                child.stdin.writelines(json.dumps(run.request()) + "\n" for run in runs)
+                child.stdin.close()
+            except BrokenPipeError:
+                pass  # it died at its start; its exit code and log say why
+            while child.poll() is None:
+                on_tick()
+                ended.wait(_POLL_S)
+            on_tick()
+            return child.returncode
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise

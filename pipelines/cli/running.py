@@ -1,0 +1,167 @@
+"""`tilewright run`: launch Dagster runs for windows, wait, and say what came of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines.cli.exits import ExitCode
+from pipelines.cli.options import ConfigOption, JsonOption, open_project
+from pipelines.cli.printing import print_json, print_table, show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assets.project import Project
+    from pipelines.cli.launching import LaunchedRun
+
+FIVE = ("processed", "skipped", "failed", "quarantined", "not_attempted")
+
+
+def run(
+    config: ConfigOption = None,
+    window: Annotated[
+        list[str] | None,
+        typer.Option("--window", "-w", help="Batch window; may be given more than once. Default: all with scenes."),
+    ] = None,
+    tile: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tile", "-t", help="Only the partition of this name, or the one that holds this output tile, e.g. 12-840-1524."
+        ),
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only partitions with units that failed or are pending.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Launch Dagster runs for whole windows or some tiles, wait with a progress bar, then catalogue, statistics and report.
+
+    Only what is incomplete is computed: running it again costs next to nothing. It may be killed at any time and run again.
+    Exit code 0 when every planned unit of these windows is complete, 3 when some are incomplete or quarantined, 1 when it
+    cannot run.
+    """
+    from pipelines.cli.home import enter_home
+
+    project = open_project(config)
+    enter_home(project.config)
+    windows = _windows(project, window)
+    tiles = None if not tile else {_partition(project, name) for name in tile}
+    runs = tile_runs(project, windows, tiles=tiles, failed=failed)
+    if not runs:
+        typer.echo("Nothing to run: no scenes, or nothing incomplete." if not as_json else "{}")
+        raise typer.Exit(ExitCode.COMPLETE)
+    problem = run_and_watch(project, runs, is_quiet=as_json)
+    facts = [window_facts(project, name, runs) for name in sorted({item.window for item in runs})]
+    if as_json:
+        print_json({"windows": facts, "problem": problem})
+    else:
+        print_summary(facts)
+    if problem:
+        typer.echo(f"tilewright: {problem}", err=True)
+        raise typer.Exit(ExitCode.CANNOT_RUN)
+    is_complete = all(item["complete"] == item["planned"] for item in facts)
+    raise typer.Exit(ExitCode.COMPLETE if is_complete else ExitCode.INCOMPLETE)
+
+
+def tile_runs(
+    project: Project, windows: Sequence[str], *, tiles: set[str] | None = None, failed: bool = False
+) -> list[LaunchedRun]:
+    """The runs of the tiles asset that a command asks for."""
+    from pipelines.cli.launching import unsettled_runs, window_runs
+
+    if failed:
+        return unsettled_runs(project, windows=set(windows), tiles=tiles)
+    return [item for name in windows for item in window_runs(project, name, tiles=tiles)]
+
+
+def run_and_watch(
+    project: Project, runs: Sequence[LaunchedRun], *, is_quiet: bool = False, environment: dict[str, str] | None = None
+) -> str | None:
+    """Execute the runs, then what is made of their windows; returns what kept them from running, if anything did."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from pipelines.cli.launching import TILES, downstream_run, execute_runs
+
+    after = downstream_run(project, sorted({item.window for item in runs}))
+    names = [name for item in runs for name in item.partitions]
+    log = project.config.state_dir / "logs" / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{runs[0].run_id[:8]}.log"
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=is_quiet) as progress:
+        task = progress.add_task("units", total=None, note="starting")
+
+        def tick() -> None:
+            counts = project.ledger.counts(partitions_of=(TILES, names))
+            settled = counts.processed + counts.skipped + counts.quarantined
+            words = [
+                f"{counts.failed} failed" if counts.failed else "",
+                f"{counts.quarantined} quarantined" if counts.quarantined else "",
+            ]
+            progress.update(task, completed=settled, total=counts.planned or None, note=", ".join(filter(None, words)))
+
+        code = execute_runs([*runs, *after], log=log, on_tick=tick, environment=environment)
+    if code != 0:
+        return f"the process that ran them ended with code {code}; its words are in {log}"
+    for item in runs:
+        found = project.ledger.run(item.run_id)
+        if found is None:
+            return f"run {item.run_id[:8]} did not begin; see {log}"
+        if found.outcome == "stopped":
+            return f"run {item.run_id[:8]} stopped: {(found.summary or {}).get('reason') or 'see ' + str(log)}"
+    return None
+
+
+def window_facts(project: Project, window: str, runs: Sequence[LaunchedRun]) -> dict[str, Any]:
+    """The five numbers of a window's runs, summed, and how many of all its planned units are complete."""
+    five = dict.fromkeys(FIVE, 0)
+    for item in runs:
+        if item.window == window:
+            counts = project.ledger.counts(run_id=item.run_id)
+            five = {name: five[name] + getattr(counts, name) for name in FIVE}
+    whole = project.ledger.counts(asset="tiles", window=window)
+    return {"window": window, **five, "complete": whole.processed, "planned": whole.planned}
+
+
+def print_summary(facts: Sequence[dict[str, Any]]) -> None:
+    """The table that ends a run."""
+    columns = [name.replace("_", " ") for name in ("window", *FIVE, "complete", "planned")]
+    print_table("", columns, [list(item.values()) for item in facts], numbers=columns[1:])
+
+
+def _windows(project: Project, given: Sequence[str] | None) -> list[str]:
+    from assets.stock import list_scenes
+
+    if given:
+        for name in given:
+            try:
+                project.calendar.window(name)
+            except ValueError as error:
+                typer.echo(f"tilewright: --window: {show(error)}", err=True)
+                raise typer.Exit(ExitCode.USAGE) from None
+        return list(dict.fromkeys(given))
+    now = project.ledger.clock()
+    with_scenes = {scene.window for scene in list_scenes(project, now=now).scenes}
+    with_scenes |= {row.window for row in project.ledger.partition_rows("tiles")}
+    return [window.key for window in project.calendar.windows(now) if window.key in with_scenes]
+
+
+def _partition(project: Project, name: str) -> str:
+    from assets.grid import Tile
+
+    if name in project.grid.partitions:
+        return name
+    try:
+        found = project.grid.partition_of(Tile.parse(name))
+    except ValueError:
+        found = ""
+    if found not in project.grid.partitions:
+        typer.echo(f"tilewright: --tile: {show(name)} is neither a partition nor a tile of the grid", err=True)
+        raise typer.Exit(ExitCode.USAGE)
+    return found
