@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 from resources.errors import ErrorKind, Verdict
 from resources.keys import digest_of
 from resources.ledger import Ledger, RunRow, open_ledger_at
+from resources.ledger.opening import connect
+from resources.ledger.schema import metadata
 from resources.units import AttemptFailure, AttemptOutcome, Completion, PartitionPlan, PlannedUnit
+from tests.support.postgres import PostgresServer
 
 ASSET = "tiles"
 WINDOW = "2026-01-01"
@@ -104,6 +108,15 @@ def finish(ledger: Ledger, run_id: str, units: Sequence[PlannedUnit]) -> None:
     assert won == {unit.key for unit in units}
 
 
+def empty_tables(url: str) -> None:
+    """Empty every table of the ledger on PostgreSQL, ids beginning again."""
+    engine = connect(url)
+    with engine.begin() as connection:
+        names = ", ".join(f'"{name}"' for name in metadata.tables)
+        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY CASCADE")
+    engine.dispose()
+
+
 @pytest.fixture
 def clock() -> MovableClock:
     """A clock that stands still."""
@@ -111,11 +124,39 @@ def clock() -> MovableClock:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """SQLAlchemy URL of a new ledger, on each database."""
+def new_ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLAlchemy URL of a database without a ledger, of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger file that was migrated once, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "ledger.sqlite"
+    open_ledger_at(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server: PostgresServer) -> str:
+    """A database that was migrated once, to be emptied for each test: a new one takes half a second."""
+    url = postgres_server.create_database()
+    open_ledger_at(url).close()
+    return url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """SQLAlchemy URL of a migrated, empty ledger, of each kind."""
+    if request.param == "sqlite":
+        path = tmp_path / "ledger.sqlite"
+        shutil.copyfile(request.getfixturevalue("migrated_sqlite"), path)
+        return f"sqlite:///{path}"
+    url: str = request.getfixturevalue("migrated_postgres")
+    empty_tables(url)
     return url
 
 

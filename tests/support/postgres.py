@@ -58,10 +58,10 @@ class PostgresServer:
         """SQLAlchemy URL of a database."""
         return f"postgresql+psycopg2://{USER}:{self.password}@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self) -> str:
-        """A new empty database; its SQLAlchemy URL."""
+    def create_database(self, *, template: str = "template0") -> str:
+        """A new database, empty or a copy of one that nobody is connected to; its SQLAlchemy URL."""
         name = f"t{next(self._numbers)}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template.rsplit('/', 1)[-1]}")
         return self.url(name)
 
     def drop_database(self, url: str) -> None:
