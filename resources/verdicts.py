@@ -110,4 +110,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _describe(error: BaseException) -> str:
     text = error.message if isinstance(error, TilewrightError) else f"{type(error).__name__}: {error}"
-    return text[:REASON_LENGTH_MAX]
+    # file names may hold bytes that no encoding has, and PostgreSQL refuses a zero byte: a reason must never fail to be recorded
+    whole = text[:REASON_LENGTH_MAX].encode("utf-8", "backslashreplace").decode("utf-8")
+    return whole.replace("\0", "\\x00")[:REASON_LENGTH_MAX]
