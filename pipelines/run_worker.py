@@ -1,4 +1,4 @@
-"""A child process that executes Dagster runs one after the other, for `tilewright run`: requests are JSON lines on standard input.
+"""A child process that executes Dagster runs in turn, for `tilewright run`: requests are JSON lines on standard input.
 
 Runs are ordinary runs of the project's Dagster instance: the UI shows them, sensors see their end. They are executed in this
 process, so that nothing goes on writing when it is killed.

@@ -37,7 +37,7 @@ class LaunchedRun:
             "assets": list(self.assets),
             "start": self.partitions[0],
             "end": self.partitions[-1],
-            "tags": {"tilewright/window": self.window, "tilewright/requested_by": "command line"},
+            "tags": {"tilewright/batch_window": self.window, "tilewright/requested_by": "command line"},
         }
 
 
