@@ -15,7 +15,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from assets.grid import read_area
-from assets.scenes.fitness import bands_of_part, fault_of, names_of, united
+from assets.scenes.fitness import band_digest, bands_of_part, fault_of, names_of, united
 from assets.scenes.grouping import Candidate, Part, group
 from assets.scenes.inspection import Finding, Inspector, Limits
 from assets.scenes.listing import Entry, Listing, list_source
@@ -34,7 +34,7 @@ from resources.windows import WindowCalendar
 def find_scenes(
     config: Config,
     *,
-    pins: PinBook,
+    ledger: PinBook,
     required_bands: Collection[str] = (),
     now: datetime,
     limits: Limits | None = None,
@@ -42,14 +42,15 @@ def find_scenes(
     """Every scene of the source, of all windows, in the order of scene ids.
 
     `required_bands` are the bands that all products together ask for; a scene is ready when it has them (empty: whatever it has).
-    Files that `pins` knows and that stand still are neither hashed nor opened. Raises `EnvironmentUnfit` (SOURCE_MISSING: a
+    Files of other bands are listed and left shut. Files that `ledger` knows and that stand still are neither hashed nor opened.
+    Raises `EnvironmentUnfit` (SOURCE_MISSING: a
     person must act) and `ConfigurationError`.
 
     After a crash: pins and facts are written as they are found; the next look goes on from there.
     """
     look = _Look(
         config=config,
-        pins=pins,
+        pins=ledger,
         required=frozenset(required_bands),
         now=now.replace(tzinfo=UTC) if now.tzinfo is None else now.astimezone(UTC),
         limits=limits or Limits.from_config(config.source, workers=min(2, config.executor.workers)),
@@ -149,7 +150,7 @@ class _Look:
 
     def _before_reading(self, candidate: Candidate, listing: Listing, known: Mapping[str, FilePin]) -> Scene | None:
         """The scene, if its files need not be read to judge it."""
-        odd = next((entry for entry in candidate.entries if entry.found is not None), None)
+        odd = next((entry for entry in self._needed_entries(candidate) if entry.found is not None), None)
         if odd is not None:
             message = f"{odd.uri!r}: file: found {odd.found}; allowed: a file, or a link to one"
             return self._rejected(candidate, ErrorKind.UNREADABLE, message)
@@ -168,10 +169,11 @@ class _Look:
         return self._scene(candidate, why.verdict, why.kind, why.reason, digest=digest, acquired=moment.acquired)
 
     def _not_settled(self, candidate: Candidate, listing: Listing, known: Mapping[str, FilePin]) -> Scene | None:
-        moving = [entry for entry in candidate.entries if not is_pinned(entry, known.get(entry.uri))]
+        entries = self._needed_entries(candidate)
+        moving = [entry for entry in entries if not is_pinned(entry, known.get(entry.uri))]
         if self.marker is not None:
             wanted = self.marker.name_for(candidate.scene_id)
-            beside = {f"{entry.folder}/{wanted}" if entry.folder else wanted for entry in candidate.entries}
+            beside = {f"{entry.folder}/{wanted}" if entry.folder else wanted for entry in entries}
             marked_ns = max((listing.entries[path].mtime_ns for path in beside if path in listing.entries), default=None)
             if marked_ns is None:
                 reason = (
@@ -214,7 +216,7 @@ class _Look:
     # --- what needs reading
 
     def _read(self, candidates: Sequence[Candidate], known: Mapping[str, FilePin]) -> list[Scene]:
-        entries = {entry.uri: entry for candidate in candidates for entry in candidate.entries}
+        entries = {entry.uri: entry for candidate in candidates for entry in self._needed_entries(candidate)}
         digests = digest_entries(
             [entries[uri] for uri in sorted(entries)], source_dir=self.source_dir, book=self.pins, known=known, now=self.now
         )
@@ -231,29 +233,40 @@ class _Look:
         return scenes + [self._judge(item) for item in ready]
 
     def _hashed(self, candidate: Candidate, digests: Digests) -> Scene | _Ready:
-        unpinned = [(entry, digests.unpinned[entry.uri]) for entry in candidate.entries if entry.uri in digests.unpinned]
+        needed = self._needed(candidate)
+        unpinned = [
+            (entry, digests.unpinned[entry.uri]) for entry in self._needed_entries(candidate) if entry.uri in digests.unpinned
+        ]
         for entry, why in sorted(unpinned, key=lambda found: found[1].is_transient):
             reason = f"{entry.uri!r}: {why.message}"
             if why.is_transient:
                 return self._scene(candidate, SceneVerdict.UNSETTLED, why.kind, f"{reason}; looked at again next time")
             return self._rejected(candidate, why.kind, reason)
-        parts = {part.entry.uri: _part_digest(part, digests.sha256) for part in candidate.parts}
-        item = None if candidate.item_entry is None else digests.sha256[candidate.item_entry.uri]
-        bands = sorted([band.name, band.index, parts[part.entry.uri]] for part in candidate.parts for band in part.bands)
-        whole = sorted(parts[part.entry.uri] for part in candidate.parts if part.is_whole)
-        digest = digest_of({"scene": candidate.scene_id, "bands": bands, "whole": whole, "item": item})
+        parts = {part.entry.uri: _part_digest(part, digests.sha256) for part in needed}
+        bands = [
+            [place.name, place.index, band_digest(parts[part.entry.uri], place)]
+            for part in needed
+            for place in part.bands
+            if not self.required or place.name in self.required
+        ]
+        whole = sorted(parts[part.entry.uri] for part in needed if part.is_whole)
+        digest = digest_of({"scene": candidate.scene_id, "bands": sorted(bands), "whole": whole})
         if candidate.problem is not None:
             kind, message = candidate.problem
             return self._scene(candidate, SceneVerdict.REJECTED, kind, message, digest=digest)
         return _Ready(candidate, digest, parts)
 
     def _needed(self, candidate: Candidate) -> list[Part]:
-        """The parts that are opened: files of bands that nobody asks for are hashed, and left shut."""
+        """The parts that are read: files of bands that nobody asks for are left shut."""
         return [
             part
             for part in candidate.parts
             if part.is_whole or not self.required or any(band.name in self.required for band in part.bands)
         ]
+
+    def _needed_entries(self, candidate: Candidate) -> list[Entry]:
+        files = [file for part in self._needed(candidate) for file in (part.entry, *part.sidecars)]
+        return files if candidate.item_entry is None else [*files, candidate.item_entry]
 
     def _look_into(self, ready: Sequence[_Ready]) -> None:
         """Facts about each needed file, kept under its digest, or found by a bounded child."""

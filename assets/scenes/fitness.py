@@ -18,6 +18,7 @@ from assets.scenes.model import BandRef, MaskSource, Scene, SceneVerdict
 from assets.scenes.stac_items import BandPlace
 from resources.config import ProductConfig
 from resources.errors import ErrorKind
+from resources.keys import digest_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,13 @@ def bands_of_part(
     }
 
 
+def band_digest(file_digest: str, place: BandPlace) -> str:
+    """Digest of a band: its file's, and what a STAC item says of scale and offset, since that decides pixels too."""
+    if place.scale is None and place.offset is None:
+        return file_digest
+    return digest_of({"file": file_digest, "scale": repr(place.scale), "offset": repr(place.offset)})
+
+
 def _band(part: Part, facts: Mapping[str, Any], place: BandPlace, *, digest: str, alpha: int | None) -> BandRef:
     band = facts["bands"][place.index - 1]
     a, b, c, d, e, f = facts["transform"]
@@ -49,7 +57,7 @@ def _band(part: Part, facts: Mapping[str, Any], place: BandPlace, *, digest: str
         name=place.name,
         uri=part.entry.uri,
         index=place.index,
-        digest=digest,
+        digest=band_digest(digest, place),
         size_bytes=part.entry.size_bytes,
         mtime_ns=part.entry.mtime_ns,
         inode=part.entry.inode,

@@ -5,17 +5,26 @@ One row per scene in the order of scene ids; bands as JSON with sorted keys. Equ
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import geopandas as gpd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from assets.scenes.model import BandRef, Scene, SceneVerdict
-from resources.errors import ErrorKind
+from resources.errors import ErrorKind, UnitRejected
+
+MANIFEST_VERSION = "1"
+"""Raise it when the bytes of a manifest of equal scenes change."""
 
 MANIFEST_CRS = "OGC:CRS84"
+METADATA_KEY = b"tilewright"
 COLUMNS = (
     "scene_id",
     "acquired",
@@ -78,6 +87,42 @@ def scenes_from_frame(frame: gpd.GeoDataFrame) -> list[Scene]:
             )
         )
     return scenes
+
+
+def write_manifest(scenes: Sequence[Scene], unit_key: str, path: Path) -> dict[str, Any]:
+    """Write the manifest of `scenes` to `path` as GeoParquet with its unit key inside; returns counts by verdict.
+
+    After a crash: `path` is a staging name and may hold half a file; it is written again from the start.
+    """
+    buffer = io.BytesIO()
+    manifest_frame(scenes).to_parquet(buffer, index=False, compression="zstd")
+    table = pq.read_table(buffer)
+    facts = {"unit_key": unit_key, "version": MANIFEST_VERSION, "scenes": len(scenes)}
+    metadata = {
+        b"geo": (table.schema.metadata or {})[b"geo"],
+        METADATA_KEY: json.dumps(facts, sort_keys=True, separators=(",", ":")).encode("ascii"),
+    }
+    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+    verdicts = [scene.verdict.value for scene in scenes]
+    return {"scenes": len(scenes), "verdicts": {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}}
+
+
+def validate_manifest(unit_key: str, path: Path) -> None:
+    """Open a staged manifest again. Raises `UnitRejected` (INVALID_OUTPUT, no retry) if it is not the one that was planned."""
+    try:
+        scenes = read_manifest(path)
+        facts = json.loads((pq.read_schema(path).metadata or {}).get(METADATA_KEY, b"{}"))
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise UnitRejected(f"{path.name}: manifest: cannot be read back: {error}", kind=ErrorKind.INVALID_OUTPUT) from error
+    expected = {"unit_key": unit_key, "scenes": len(scenes)}
+    found = {name: facts.get(name) for name in expected}
+    if found != expected:
+        raise UnitRejected(f"{path.name}: manifest: found {found}; allowed: {expected}", kind=ErrorKind.INVALID_OUTPUT)
+
+
+def read_manifest(path: Path) -> list[Scene]:
+    """The scenes of a manifest file, ordered by scene id. Raises `OSError`, and `ValueError` or `KeyError` for another file."""
+    return scenes_from_frame(gpd.read_parquet(path))
 
 
 def _bands_json(scene: Scene) -> str:

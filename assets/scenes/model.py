@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -19,7 +19,6 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from resources.errors import ErrorKind
-from resources.keys import digest_of
 
 Affine6 = tuple[float, float, float, float, float, float]
 """`(a, b, c, d, e, f)` of `affine.Affine`: pixel (column, row) to CRS coordinates."""
@@ -52,8 +51,9 @@ class MaskSource(StrEnum):
 class BandRef:
     """One band of a scene: a named, 1-based `index` into the file at `uri` (see `band_path`).
 
-    `digest` is the sha256 (64 hex) over the file and its sidecars. `size_bytes`, `mtime_ns` and `inode` are the main file's, for
-    `file_changed`. `nodata` may be NaN. `crs` is an authority code or WKT. `alpha_index` is the file's alpha band, if it has one.
+    `digest` is a sha256 (64 hex): the file's own, or one over it, its sidecars and what a STAC item says of scale.
+    `size_bytes`, `mtime_ns` and `inode` are the main file's, for `file_changed`. `nodata` may be NaN. `crs` is an authority
+    code or WKT. `alpha_index` is the file's alpha band, if it has one.
     """
 
     name: str
@@ -102,9 +102,10 @@ _BAND_FIELDS = tuple(entry.name for entry in fields(BandRef))
 class Scene:
     """One scene of the source with everything that was found out about it.
 
-    `digest` (64 hex) covers every file of the scene and its item; it is empty for a scene whose files were not read (still being
-    written, waiting for bands, or outside every window). `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split
-    at the antimeridian; None when the scene was not opened. `window` is the batch window's key, None when no window holds it.
+    `digest` (64 hex) covers the bands that products ask for: content, sidecars, place in the file. It is empty for a scene
+    whose files were not read (still being written, waiting for bands, or outside every window). `uris` are all its files.
+    `acquired` is UTC. `footprint` is WGS 84 `(longitude, latitude)`, split at the antimeridian; None when the scene was not
+    opened. `window` is the batch window's key, None when no window holds it.
     """
 
     scene_id: str
@@ -124,18 +125,6 @@ class Scene:
     def is_accepted(self) -> bool:
         """The scene may be used for tiles."""
         return self.verdict is SceneVerdict.ACCEPTED
-
-    def digest_of_bands(self, names: Iterable[str]) -> str:
-        """Sha256 (64 hex) over what decides the pixels of these bands: content, place in the file, scale, and when it was taken.
-
-        For unit keys: a band that nobody asked for may come, change or go without changing it. Raises `KeyError` for a band the
-        scene does not have; no retry.
-        """
-        parts = {}
-        for name in sorted(set(names)):
-            band = self.bands[name]
-            parts[name] = [band.digest, band.index, repr(band.scale), repr(band.offset)]
-        return digest_of({"scene": self.scene_id, "acquired": self.acquired, "bands": parts})
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, the footprint as WKB in hex."""
