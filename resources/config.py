@@ -46,15 +46,15 @@ class SourceConfig(_Section):
         ("{scene}.tif", "{scene}.tiff", "{scene}.TIF"),
         description="file names with named parts {scene}, {band}, {date:%Y%m%d}; {anything_else} is matched and forgotten",
     )
-    recursive: bool = True
+    recursive: bool = Field(True, description="look into folders below the source folder too")
     bands: tuple[Name, ...] = Field((), description="names of the bands of a many-band file, in order; empty: b1, b2, ...")
     acquired: Literal["name", "tag", "item"] = Field("name", description="where the acquisition time is read")
-    acquired_tag: str = "TIFFTAG_DATETIME"
+    acquired_tag: str = Field("TIFFTAG_DATETIME", description='TIFF tag that holds the time, for acquired = "tag"')
     settle_s: float = Field(5.0, ge=0, le=86_400, description="size and time of a file must stand still this long")
     done_marker: str | None = Field(None, description="companion file that says a scene is whole, e.g. '{scene}.done'")
     drivers: tuple[str, ...] = Field(("GTiff", "JP2OpenJPEG"), min_length=1, description="GDAL drivers that may open a scene")
     max_pixels: int = Field(200_000_000_000, gt=0, description="declared width x height of one band")
-    max_bands: int = Field(512, gt=0)
+    max_bands: int = Field(512, gt=0, description="bands that one file may declare")
     max_expansion: float = Field(
         5_000.0, gt=1, description="declared bytes over bytes on disk; beyond it a header is taken for a bomb"
     )
@@ -63,9 +63,9 @@ class SourceConfig(_Section):
 class WindowConfig(_Section):
     """Batch windows: half-open UTC intervals `[start, end)`."""
 
-    start: UtcTime
+    start: UtcTime = Field(..., description="first window begins here (floored to its kind); a time without a zone is UTC")
     end: UtcTime | None = Field(None, description="no window begins at or after this time; default: windows up to now")
-    every: Literal["hour", "day", "week", "month", "year"] = "day"
+    every: Literal["hour", "day", "week", "month", "year"] = Field("day", description="length of a window")
     delay_minutes: int = Field(30, ge=0, le=7 * 24 * 60, description="how long after a window's end its scheduled run starts")
 
     @field_validator("start", "end", mode="before")
@@ -88,7 +88,7 @@ class GridConfig(_Section):
     """The tile grid: a named tile matrix set with a zoom, or a CRS with a resolution."""
 
     tms: str | None = Field(None, description="a morecantile tile matrix set, e.g. WebMercatorQuad")
-    zoom: int | None = Field(None, ge=0, le=30)
+    zoom: int | None = Field(None, ge=0, le=30, description="zoom of the tile matrix set")
     crs: str | None = Field(None, description="custom grid: any CRS PROJ knows, e.g. EPSG:32632")
     resolution: float | None = Field(None, gt=0, description="custom grid: pixel size in units of the CRS")
     origin: tuple[float, float] | None = Field(
@@ -118,9 +118,9 @@ class GridConfig(_Section):
 class MaskConfig(_Section):
     """Pixels of a QA band that are left out: any of `bits` set, or equal to any of `values`."""
 
-    band: str
-    bits: tuple[int, ...] = ()
-    values: tuple[int, ...] = ()
+    band: str = Field(..., description="name of the QA band; read by nearest, from full resolution")
+    bits: tuple[int, ...] = Field((), description="bit numbers; a pixel with any of them set is left out")
+    values: tuple[int, ...] = Field((), description="pixel values that are left out")
 
     @model_validator(mode="after")
     def _masks_something(self) -> MaskConfig:
@@ -134,21 +134,27 @@ class MaskConfig(_Section):
 class ProductConfig(_Section):
     """What one output tile holds. Every field here is part of the unit key, save the name of nothing."""
 
-    name: Name
-    version: str = "1"
+    name: Name = Field(..., description="folder and column name; letters, digits, _ and -")
+    version: str = Field("1", description="raise it to have the product made again; part of every unit key")
     bands: tuple[str, ...] = Field((), description="source bands, in output order")
     expression: str | None = Field(None, description="one formula over band names; several outputs are split by ';'")
-    masks: tuple[MaskConfig, ...] = ()
-    resampling: Resampling = "bilinear"
-    compositing: Literal["first", "last", "mean", "median", "min", "max", "highest", "lowest"] = "first"
+    masks: tuple[MaskConfig, ...] = Field((), description="QA bands whose flagged pixels are left out")
+    resampling: Resampling = Field("bilinear", description="how source pixels become tile pixels")
+    compositing: Literal["first", "last", "mean", "median", "min", "max", "highest", "lowest"] = Field(
+        "first", description="how scenes that overlap in a window become one"
+    )
     order: Literal["newest", "oldest", "name"] = Field("newest", description="which scene comes first where scenes overlap")
     by_band: str | None = Field(None, description="band that highest and lowest compare")
-    dtype: Dtype = "uint16"
+    dtype: Dtype = Field("uint16", description="type of the pixels written")
     nodata: float | Literal["nan"] | None = Field(None, description="None: an internal mask marks what is absent")
     rescale: tuple[float, float] | None = Field(None, description="source values mapped linearly onto the whole dtype")
     apply_scale: bool = Field(False, description="apply the source's own scale and offset tags before anything else")
-    compression: Literal["deflate", "zstd", "lzw", "webp", "jpeg", "lerc", "none"] = "deflate"
-    on_rejected_scene: Literal["compose_without", "hold"] = "compose_without"
+    compression: Literal["deflate", "zstd", "lzw", "webp", "jpeg", "lerc", "none"] = Field(
+        "deflate", description="of the tile file"
+    )
+    on_rejected_scene: Literal["compose_without", "hold"] = Field(
+        "compose_without", description="make a tile without a scene that is unfit, or hold it until that is solved"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> ProductConfig:
@@ -179,21 +185,18 @@ class ProductConfig(_Section):
 class ZonesConfig(_Section):
     """Polygons for zonal statistics."""
 
-    path: str
+    path: str = Field(..., description="vector file of polygons; relative to the configuration file")
     id_field: str = Field(..., description="field that names a zone; values must be unique")
-    layer: str | None = None
-    statistics: tuple[Literal["count", "mean", "min", "max", "sum", "stdev", "median", "majority", "minority"], ...] = (
-        "count",
-        "mean",
-        "min",
-        "max",
+    layer: str | None = Field(None, description="layer of the file; default: its first")
+    statistics: tuple[Literal["count", "mean", "min", "max", "sum", "stdev", "median", "majority", "minority"], ...] = Field(
+        ("count", "mean", "min", "max"), description="what is computed of each zone, product and band"
     )
 
 
 class StoreConfig(_Section):
     """Where finished outputs live."""
 
-    uri: str = "outputs"
+    uri: str = Field("outputs", description="folder of finished outputs; relative to the configuration file")
     min_free_mb: int = Field(256, ge=0, description="the run stops before the disk has less than this left")
 
 
@@ -207,22 +210,22 @@ class LedgerConfig(_Section):
 class RetryConfig(_Section):
     """How often transient failures are tried again."""
 
-    tries_in_run: int = Field(3, ge=1, le=20)
-    base_s: float = Field(0.5, ge=0)
-    cap_s: float = Field(30.0, ge=0)
+    tries_in_run: int = Field(3, ge=1, le=20, description="tries at a unit within one run, for transient failures")
+    base_s: float = Field(0.5, ge=0, description="first pause between tries within a run; doubled, with full jitter")
+    cap_s: float = Field(30.0, ge=0, description="longest pause between tries within a run")
     attempts_max: int = Field(5, ge=1, le=100, description="counted attempts over all runs, then quarantine")
     later_base_s: float = Field(120.0, ge=0, description="shortest pause before a later run tries again")
-    later_cap_s: float = Field(6 * 3600.0, ge=0)
+    later_cap_s: float = Field(6 * 3600.0, ge=0, description="longest pause before a later run tries again")
     breaker_units: int = Field(5, ge=1, description="units in a row that exhaust their tries before a source counts as unwell")
 
 
 class ExecutorConfig(_Section):
     """How units are computed on this machine."""
 
-    workers: int = Field(2, ge=1, le=256)
-    unit_time_s: float = Field(300.0, gt=0)
-    unit_memory_mb: int = Field(4096, ge=256)
-    gdal_cache_mb: int = Field(64, ge=8)
+    workers: int = Field(2, ge=1, le=256, description="worker processes")
+    unit_time_s: float = Field(300.0, gt=0, description="a unit that takes longer is ended")
+    unit_memory_mb: int = Field(4096, ge=256, description="memory that a worker may take")
+    gdal_cache_mb: int = Field(64, ge=8, description="GDAL's block cache of each worker")
 
 
 class AlertsConfig(_Section):
@@ -240,19 +243,19 @@ class AlertsConfig(_Section):
 class SensorConfig(_Section):
     """Bounds of the sensors' ticks."""
 
-    interval_s: int = Field(30, ge=4)
-    partitions_per_run: int = Field(256, ge=1, le=1000)
-    requests_per_tick: int = Field(20, ge=1, le=500)
-    heals_per_tick: int = Field(200, ge=1, le=2000)
+    interval_s: int = Field(30, ge=4, description="pause between ticks")
+    partitions_per_run: int = Field(256, ge=1, le=1000, description="most partitions of one run")
+    requests_per_tick: int = Field(20, ge=1, le=500, description="most runs that one tick asks for")
+    heals_per_tick: int = Field(200, ge=1, le=2000, description="most settled partitions that one tick shows green again")
     request_timeout_s: float = Field(600.0, gt=0, description="a request without a run this long after is asked again")
     heartbeat_timeout_s: float = Field(300.0, gt=0, description="a run silent this long, whose lease is free, is dead")
-    max_runtime_s: int = Field(6 * 3600, gt=0)
+    max_runtime_s: int = Field(6 * 3600, gt=0, description="a run is ended after this long")
 
 
 class RetentionConfig(_Section):
     """How long what is over is kept."""
 
-    superseded_days: float = Field(30.0, ge=0)
+    superseded_days: float = Field(30.0, ge=0, description="outputs of superseded units are kept this long")
     staging_hours: float = Field(24.0, ge=0, description="an abandoned staging file younger than this is left alone")
 
 
