@@ -67,6 +67,7 @@ class WindowConfig(_Section):
     end: UtcTime | None = Field(None, description="no window begins at or after this time; default: windows up to now")
     every: Literal["hour", "day", "week", "month", "year"] = Field("day", description="length of a window")
     delay_minutes: int = Field(30, ge=0, le=7 * 24 * 60, description="how long after a window's end its scheduled run starts")
+    deadline_hours: float = Field(24.0, gt=0, description="a window not settled this long after it was to begin is said to be late")
 
     @field_validator("start", "end", mode="before")
     @classmethod
@@ -259,7 +260,7 @@ class RetentionConfig(_Section):
     staging_hours: float = Field(24.0, ge=0, description="an abandoned staging file younger than this is left alone")
 
 
-class _Document(BaseSettings):
+class Document(BaseSettings):
     """The whole file, as written."""
 
     model_config = SettingsConfigDict(
@@ -279,6 +280,7 @@ class _Document(BaseSettings):
     sensors: SensorConfig = SensorConfig()
     retention: RetentionConfig = RetentionConfig()
     state: str = Field(".tilewright", description="folder of ledger, leases and Dagster home; relative to this file")
+    autostart: bool = Field(False, description="window schedule, scene arrivals, sweep and deep verification run unasked")
     replay_schedule: bool = Field(False, description="replay exhausted retries by schedule")
 
     @field_validator("products")
@@ -310,7 +312,7 @@ class _Document(BaseSettings):
 class Config:
     """A loaded configuration with its paths resolved against the file it came from."""
 
-    def __init__(self, path: Path, document: _Document) -> None:
+    def __init__(self, path: Path, document: Document) -> None:
         self.path = path
         self.root = path.parent
         self.source = document.source
@@ -325,6 +327,7 @@ class Config:
         self.alerts = document.alerts
         self.sensors = document.sensors
         self.retention = document.retention
+        self.autostart = document.autostart
         self.replay_schedule = document.replay_schedule
         self.state_dir = self.resolve(document.state)
 
@@ -378,7 +381,7 @@ def load_config(given: str | os.PathLike[str] | None = None) -> Config:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from error
     try:
-        document = _Document(**values)
+        document = Document(**values)
     except ValidationError as error:
-        raise ConfigurationError(explain(path, error, _Document)) from None
+        raise ConfigurationError(explain(path, error, Document)) from None
     return Config(path, document)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import dev, doctor, leases, maintenance, plan, quarantine, running, status, units
+from pipelines.cli import dev, doctor, keys, leases, maintenance, plan, quarantine, running, status, units
 from pipelines.cli.exits import EPILOG, ExitCode
 from pipelines.cli.options import ConfigOption, use_config
 from resources.errors import TilewrightError
@@ -33,6 +33,7 @@ app.command("verify", epilog=EPILOG)(maintenance.verify)
 app.command("sweep", epilog=EPILOG)(maintenance.sweep)
 app.command("rebuild-ledger", epilog=EPILOG)(maintenance.rebuild_ledger)
 app.command("dev", epilog=EPILOG)(dev.dev)
+app.command("keys", epilog=EPILOG)(keys.keys)
 
 
 def _print_version(is_asked: bool) -> None:

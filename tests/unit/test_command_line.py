@@ -263,7 +263,7 @@ def test_help_needs_no_heavy_library() -> None:
 
 
 COMMANDS = """doctor, plan, status, units, unit, quarantine list, quarantine show, quarantine replay, quarantine dismiss,
-leases list, leases break, verify, sweep, rebuild-ledger, dev"""
+leases list, leases break, verify, sweep, rebuild-ledger, dev, run, keys"""
 
 
 @pytest.mark.parametrize("command", re.split(r",\s+", COMMANDS))

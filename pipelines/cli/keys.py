@@ -1,0 +1,31 @@
+"""`tilewright keys`: everything that can be configured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipelines.cli.options import JsonOption
+from pipelines.cli.printing import print_json_rows, print_table
+
+
+def keys(
+    section: Annotated[str | None, typer.Argument(help="Only this section, e.g. products.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the tables of docs/configuration.md.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List every configuration key with what it takes, its default and its meaning."""
+    from resources.config_keys import as_markdown, configuration_keys
+
+    if markdown:
+        typer.echo(as_markdown(), nl=False)
+        return
+    found = [
+        key for key in configuration_keys() if section is None or key.section == section or key.section.startswith(f"{section}.")
+    ]
+    if as_json:
+        print_json_rows(found)
+    else:
+        rows = [[".".join(filter(None, [key.section, key.name])), key.allowed, key.default, key.meaning] for key in found]
+        print_table("", ["key", "takes", "default", "meaning"], rows)
