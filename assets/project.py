@@ -61,11 +61,12 @@ def open_project(path: Path | str | None = None) -> Project:
     mark = (config.path, config.path.stat().st_mtime_ns)
     with _lock:
         if mark not in _open:
+            ledger = open_project_ledger(config)
             _open[mark] = Project(
                 config=config,
                 grid=Grid.from_config(config),
                 calendar=WindowCalendar(config.window),
-                ledger=open_project_ledger(config),
-                leases=open_leases(config),
+                ledger=ledger,
+                leases=open_leases(config, ledger),
             )
         return _open[mark]

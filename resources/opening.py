@@ -26,12 +26,19 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def open_leases(config: Config) -> Leases:
+def open_leases(config: Config, ledger: Ledger) -> Leases:
     """Leases that live with their holder: file locks beside a SQLite ledger, advisory locks on a PostgreSQL one."""
+
+    def describe(number: int) -> str:
+        for row in ledger.holders():
+            if row.partition_id == number:
+                return f"run {row.run_id} (process {row.pid} on {row.host})"
+        return "another run"
+
     if config.ledger_url.startswith("postgresql"):
-        return PostgresLeases(config.ledger_url, schema_name=config.ledger.schema_name)
+        return PostgresLeases(config.ledger_url, schema_name=config.ledger.schema_name, describe=describe)
     config.state_dir.mkdir(parents=True, exist_ok=True)
-    return LocalLeases(config.state_dir / "leases.lock")
+    return LocalLeases(config.state_dir / "leases.lock", describe=describe)
 
 
 def open_project_store(config: Config, ledger: Ledger) -> LocalStore:
