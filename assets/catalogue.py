@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyproj
 import shapely
 from shapely.geometry.base import BaseGeometry
@@ -29,6 +30,7 @@ VERSION = "1"
 METADATA_KEY = b"tilewright"
 _LISTED_MAX = 1_000
 _ROWS_PER_GROUP = 16_384
+_STRAIGHT = 1e-5
 _STAC_VERSION = "1.0.0"
 _EXTENSIONS = (
     "https://stac-extensions.github.io/projection/v1.1.0/schema.json",
@@ -135,12 +137,26 @@ def read_catalogue_facts(path: Path) -> dict[str, Any]:
 
 
 def footprint(box: TileBox) -> BaseGeometry:
-    """Outline of a tile in WGS 84 `(longitude, latitude)`; split at the antimeridian, with points along its edges."""
+    """Outline of a tile in WGS 84 `(longitude, latitude)`; split at the antimeridian, with points where an edge curves."""
+    moved = shapely.transform(outline(box.bounds), _to_wgs84(box.crs).transform, interleaved=False)
+    longitude = shapely.get_coordinates(moved)[:, 0]
+    if np.abs(np.diff(longitude)).max() > 180.0:
+        # only where it is needed: the library takes 15 ms for a tile
+        import antimeridian
+
+        moved = antimeridian.fix_polygon(moved, fix_winding=True, great_circle=False)
+    left, bottom, right, top = moved.bounds
+    shape: BaseGeometry = shapely.orient_polygons(moved.simplify(_STRAIGHT * max(right - left, top - bottom)))
+    return shape
+
+
+def _bbox(shape: BaseGeometry) -> list[float]:
+    """`[west, south, east, north]`; west is greater than east when the shape crosses the antimeridian, as GeoJSON has it."""
+    if shape.geom_type == "Polygon":
+        return [float(value) for value in shape.bounds]
     import antimeridian
 
-    moved = shapely.transform(outline(box.bounds), _to_wgs84(box.crs).transform, interleaved=False)
-    fixed: BaseGeometry = antimeridian.fix_polygon(moved, fix_winding=True, great_circle=False)
-    return fixed
+    return [float(value) for value in antimeridian.bbox(shape)]
 
 
 @cache
@@ -155,8 +171,6 @@ def _projection(crs: str) -> dict[str, Any]:
 
 
 def _item(request: CatalogueRequest, tile: CompleteTile) -> dict[str, Any]:
-    import antimeridian
-
     window = request.tiles.window
     product = next((item for item in request.products if item.name == tile.product), None)
     shape = footprint(tile.box)
@@ -189,7 +203,7 @@ def _item(request: CatalogueRequest, tile: CompleteTile) -> dict[str, Any]:
         "stac_extensions": list(_EXTENSIONS),
         "id": f"{tile.product}.{window.key}.{tile.tile.name}",
         "geometry": shapely.geometry.mapping(shape),
-        "bbox": [float(value) for value in antimeridian.bbox(shape)],
+        "bbox": _bbox(shape),
         "properties": {
             "datetime": _instant(window.start),
             "start_datetime": _instant(window.start),

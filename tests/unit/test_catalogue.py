@@ -25,7 +25,7 @@ from assets.catalogue import (
     validate_catalogue,
     write_catalogue,
 )
-from assets.grid import TileBox
+from assets.grid import Grid, Tile, TileBox
 from assets.tile_index import (
     TileIndexRequest,
     grid_extent,
@@ -35,7 +35,7 @@ from assets.tile_index import (
     write_tile_index,
 )
 from assets.window_tiles import window_tiles
-from resources.config import ProductConfig
+from resources.config import GridConfig, ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.keys import unit_key
 from resources.units import UnitState
@@ -286,3 +286,16 @@ def test_index_of_other_tiles_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnitRejected) as caught:
         validate_tile_index(request, path)
     assert caught.value.kind is ErrorKind.INVALID_OUTPUT
+
+
+@pytest.mark.parametrize("zoom", [0, 1, 3])
+def test_footprints_of_the_web_mercator_edge_columns_are_whole(zoom: int) -> None:
+    """Tiles that end at 180 degrees east or begin at 180 west are one polygon of the right width, counterclockwise."""
+    area = shapely.box(-180, -85, 180, 85)
+    grid = Grid(GridConfig(tms="WebMercatorQuad", zoom=zoom, area="unused"), area)
+    for column in {0, 2**zoom - 1}:
+        shape = footprint(grid.box(Tile(zoom, column, 0)))
+        assert shape.geom_type == "Polygon"
+        assert shape.exterior.is_ccw
+        assert shape.bounds[2] - shape.bounds[0] == pytest.approx(360 / 2**zoom)
+        assert len(shape.exterior.coords) == 5, "straight edges need no points between"
