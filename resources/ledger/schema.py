@@ -105,6 +105,7 @@ partitions = Table(
     Column("planned_at", UtcTime),
     Column("fingerprint", String(64)),
     Column("fence", BigInteger, nullable=False, server_default="0"),
+    Column("planned_units", Integer, nullable=False, server_default="0"),
     UniqueConstraint("asset", "partition"),
     Index(None, "asset", "window"),
 )
@@ -115,7 +116,7 @@ units = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     Column("key", String(64), nullable=False, unique=True),
-    Column("revision", String, nullable=False, server_default=""),
+    Column("revision", String, nullable=False),
     Column("asset", String, nullable=False),
     Column("product", String, nullable=False),
     Column("window", String, nullable=False),
