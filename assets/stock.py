@@ -24,7 +24,7 @@ from resources.ledger import InputRejection, PlanChange
 from resources.units import PlannedUnit, UnitOfWork
 
 MANIFEST = "scene_manifest"
-_PLAN_MARKER = "tiles.plan"
+PLAN_MARKER = "tiles.plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
     )
     known = {band.digest for scene in mine for band in scene.bands.values()} | {scene.digest for scene in mine}
     settings = settings_fingerprint(project, rejected={digest for digest in rejected if digest in known})
-    marker = project.ledger.marker(_PLAN_MARKER, window)
+    marker = project.ledger.marker(PLAN_MARKER, window)
     change = None
     if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
         _write_manifest(project, window, mine, run_id=run_id)
         change = project.ledger.write_plan(TILES, plan.partitions())
         _forget_old_partitions(project, window)
-        project.ledger.set_marker(_PLAN_MARKER, window, manifest_fingerprint=manifest, config_fingerprint=settings)
+        project.ledger.set_marker(PLAN_MARKER, window, manifest_fingerprint=manifest, config_fingerprint=settings)
     return WindowStock(window, mine, manifest, plan, change)
 
 
@@ -115,7 +115,21 @@ def manifest_work(window: str, scenes: Sequence[Scene], *, fingerprint: str) -> 
     return UnitOfWork(planned, partial(write_manifest, tuple(scenes), key), partial(validate_manifest, key), replaces=True)
 
 
-def _write_manifest(project: Project, window: str, scenes: Sequence[Scene], *, fingerprint: str, run_id: str) -> RunReport:
+def manifest_fingerprint(scenes: Iterable[Scene]) -> str:
+    """Tells one state of a window's scenes from another: what they are, what decides their pixels, how they were judged."""
+    return digest_of([_identity(scene) for scene in scenes])
+
+
+def manifest_batch(project: Project, windows: Iterable[str], scenes: Sequence[Scene]) -> WindowBatch:
+    """The manifests of some windows, from the scenes of all."""
+    works = {}
+    for window in windows:
+        mine = tuple(scene for scene in scenes if scene.window == window)
+        works[window] = [manifest_work(window, mine, fingerprint=manifest_fingerprint(mine))]
+    return WindowBatch(MANIFEST, works, ledger=project.ledger)
+
+
+def _write_manifest(project: Project, window: str, scenes: Sequence[Scene], *, run_id: str) -> RunReport:
     batch = manifest_batch(project, [window], scenes)
     return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
 
