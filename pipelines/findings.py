@@ -1,0 +1,175 @@
+"""What checks find, as values: the same finding becomes the result of a check in a run, or an evaluation that a sensor reports.
+
+Dagster skips the checks of a step that failed, and a killed run evaluates nothing. So what is compared is a function of ledger
+and store alone, and who asks, a check or a sensor, decides only how it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from assets.scenes.model import SceneListing, SceneVerdict
+from pipelines.watched import ProjectLike, Watched
+from resources.alerts import AlertFact, Severity, enqueue
+from resources.amends import make_amends
+from resources.keys import digest_of
+from resources.reconciliation import Discrepancy, reconcile
+
+UNITS_CHECK = "completed_units_match_outputs"
+LETTERS_CHECK = "no_open_dead_letters"
+SCENES_CHECK = "no_scene_left_out"
+ROWS_SHOWN = 100
+_LEFT_OUT = (
+    SceneVerdict.UNDATED,
+    SceneVerdict.IN_FUTURE,
+    SceneVerdict.BEFORE_FIRST_WINDOW,
+    SceneVerdict.AFTER_LAST_WINDOW,
+    SceneVerdict.OUTSIDE_AREA,
+    SceneVerdict.WAITING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One evaluated check. `is_blocking` belongs to the check, not to this evaluation."""
+
+    asset: dg.AssetKey
+    check: str
+    passed: bool
+    description: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    is_blocking: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells one state of affairs from another, so that a sensor says only what is new."""
+        return digest_of([self.check, self.passed, self.description])
+
+    def as_result(self) -> dg.AssetCheckResult:
+        """For a check that runs in a run."""
+        return dg.AssetCheckResult(
+            passed=self.passed, description=self.description, metadata=dict(self.metadata), severity=self.severity
+        )
+
+    def as_evaluation(self) -> dg.AssetCheckEvaluation:
+        """For a sensor, or for a run that is not of this asset."""
+        return dg.AssetCheckEvaluation(
+            asset_key=self.asset,
+            check_name=self.check,
+            passed=self.passed,
+            description=self.description,
+            metadata=dict(self.metadata),
+            severity=self.severity,
+            blocking=self.is_blocking,
+        )
+
+
+def units_match_outputs(
+    project: ProjectLike, watched: Watched, partitions: Sequence[str], *, run_id: str, deep: bool = False
+) -> Finding:
+    """Compare planned units, units recorded complete and outputs that exist, for some partitions.
+
+    Discrepancies return their units to PENDING and are put into the outbox of alerts, under the run's id. After a crash: what
+    was not returned is found again.
+    """
+    names = list(dict.fromkeys(partitions))
+    found = reconcile(project.ledger, project.store, asset=watched.asset, partitions=names, deep=deep)
+    metadata: dict[str, Any] = {
+        "planned": found.planned,
+        "complete": found.complete,
+        "outputs": found.outputs,
+        "partitions": len(names),
+        "run": run_id,
+        "deep": deep,
+    }
+    if found.agrees:
+        words = f"{found.complete} of {found.planned} planned units are complete, each with its own output"
+        return _units_finding(watched, True, words, metadata)
+    amends = make_amends(project.ledger, project.store, found.discrepancies)
+    metadata["discrepancies"] = _discrepancy_table(found.discrepancies)
+    metadata["returned_to_pending"] = amends.returned
+    metadata["set_aside"] = list(amends.set_aside[:ROWS_SHOWN])
+    first = found.discrepancies[0].message if found.discrepancies else "the counts differ"
+    words = (
+        f"{len(found.discrepancies)} discrepancies: {found.complete} units complete, {found.outputs} distinct outputs. "
+        f"{first}. {amends.returned} units are PENDING again"
+    )
+    fact = AlertFact(
+        fingerprint=f"check|{watched.asset}|{run_id}",
+        title=f"{UNITS_CHECK} failed for {watched.asset}",
+        body="\n".join([words, *(item.message for item in found.discrepancies[1:20])]),
+        severity=Severity.FAILURE,
+    )
+    enqueue(project.ledger, [fact])
+    return _units_finding(watched, False, words, metadata)
+
+
+def _units_finding(watched: Watched, passed: bool, words: str, metadata: Mapping[str, Any]) -> Finding:
+    return Finding(watched.key, UNITS_CHECK, passed, words, metadata, is_blocking=True)
+
+
+def open_dead_letters(project: ProjectLike, watched: Watched) -> Finding:
+    """Fails by name while dead letters are open, until each is replayed, superseded or dismissed."""
+    counts = project.ledger.letter_counts()
+    total = sum(counts.values())
+    if not total:
+        return Finding(watched.key, LETTERS_CHECK, True, "no dead letter is open", {"open": 0})
+    rows = []
+    for letter in project.ledger.dead_letters():
+        rows.append(
+            {
+                "id": letter.id,
+                "subject": letter.subject,
+                "name": letter.name[:200],
+                "window": letter.window or "",
+                "tile": letter.tile or "",
+                "kind": letter.kind,
+                "attempts": letter.attempts,
+                "since": letter.first_at.isoformat(timespec="seconds"),
+                "reason": letter.reason[:300],
+            }
+        )
+        if len(rows) == ROWS_SHOWN:
+            break
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
+    words = f"{total} dead letters are open ({kinds}); 'tilewright quarantine list' shows them"
+    metadata = {"open": total, "dead_letters": _table(rows, numbers=("id", "attempts"))}
+    return Finding(watched.key, LETTERS_CHECK, False, words, metadata, dg.AssetCheckSeverity.WARN)
+
+
+def scenes_left_out(watched: Watched, listing: SceneListing) -> Finding:
+    """Fails by name while scenes are in no window or wait for bands, or files in the source are no scenes."""
+    rows = [
+        {"name": scene.scene_id[:200], "verdict": scene.verdict.value, "reason": scene.reason[:300]}
+        for scene in listing.with_verdict(*_LEFT_OUT)
+    ]
+    rows += [{"name": other.uri[:200], "verdict": "NO_SCENE", "reason": other.reason[:300]} for other in listing.strangers]
+    metadata: dict[str, Any] = {"scenes": len(listing.scenes), "accepted": len(listing.accepted), "left_out": len(rows)}
+    if not rows:
+        return Finding(watched.key, SCENES_CHECK, True, "every file of the source belongs to a scene of a window", metadata)
+    metadata["left_out_files"] = _table(rows[:ROWS_SHOWN])
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
+    words = f"{len(rows)} left out: " + ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
+    metadata["fingerprint"] = digest_of(rows)[:16]
+    return Finding(watched.key, SCENES_CHECK, False, words, metadata, dg.AssetCheckSeverity.WARN)
+
+
+def _discrepancy_table(discrepancies: Sequence[Discrepancy]) -> dg.TableMetadataValue:
+    return _table(
+        [
+            {"kind": item.kind.value, "unit": item.unit_key[:16], "output": item.output_uri, "message": item.message[:300]}
+            for item in discrepancies[:ROWS_SHOWN]
+        ]
+    )
+
+
+def _table(rows: Sequence[Mapping[str, Any]], *, numbers: Sequence[str] = ()) -> dg.TableMetadataValue:
+    columns = [dg.TableColumn(name, "int" if name in numbers else "string") for name in rows[0]]
+    return dg.MetadataValue.table(records=[dg.TableRecord(dict(row)) for row in rows], schema=dg.TableSchema(columns=columns))

@@ -1,0 +1,313 @@
+"""Sensors that bring ledger and Dagster together: failed partitions, ends of runs, dead runs. Thin: they read, decide
+elsewhere, write.
+
+A plain sensor over ended runs by time of update, not a run-status sensor: those take five runs a tick and pass over a run when
+the tick fails, and a run that only a report ends must be seen too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import psutil
+
+from pipelines.checks import Opened, scope
+from pipelines.failed_partitions import Bounds, Decision, RequestState, Shown, decide, request_rows
+from pipelines.findings import UNITS_CHECK, units_match_outputs
+from pipelines.watched import (
+    ATTEMPT_TAG,
+    REQUEST_TAG,
+    EndedSince,
+    ProjectLike,
+    Watched,
+    as_ended,
+    read_ended,
+    read_launched,
+    read_living,
+    read_statuses,
+    run_request,
+)
+from resources.alerts import AlertFact, Severity, enqueue, keep_standing
+from resources.errors import TilewrightError
+from resources.ledger import RunRow
+from resources.opening import boot_id
+from resources.probe import probe
+
+Probe = Callable[[ProjectLike], Sequence[str]]
+_CHECKS_PER_TICK = 25
+_ON = dg.DefaultSensorStatus.RUNNING
+
+
+def project_probe(project: ProjectLike) -> list[str]:
+    """What makes the project's store or source unfit now."""
+    return probe(project.config, project.ledger)
+
+
+def bounds_of(project: ProjectLike) -> Bounds:
+    """The configured bounds of a tick."""
+    sensors, retry = project.config.sensors, project.config.retry
+    return Bounds(
+        requests_per_tick=sensors.requests_per_tick,
+        partitions_per_run=sensors.partitions_per_run,
+        heals_per_tick=sensors.heals_per_tick,
+        request_timeout_s=sensors.request_timeout_s,
+        fruitless_max=retry.attempts_max,
+        pause_base_s=retry.later_base_s,
+        pause_cap_s=retry.later_cap_s,
+    )
+
+
+def failed_partition_sensor(
+    watched: Watched, opened: Opened, *, interval_s: int, probe: Probe = project_probe, status: dg.DefaultSensorStatus = _ON
+) -> dg.SensorDefinition:
+    """Asks for runs of exactly the partitions that are due, and shows as done what is settled."""
+
+    @dg.sensor(
+        name=f"failed_partitions_of_{watched.asset}",
+        job_name=watched.jobs[0],
+        minimum_interval_seconds=interval_s,
+        default_status=status,
+        description="Runs what the ledger says is due, and nothing else; shows settled partitions as done without a run.",
+    )
+    def failed_partitions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return tick(context.instance, opened(), watched, cursor=context.cursor, probe=probe)
+
+    return failed_partitions
+
+
+def tick(
+    instance: dg.DagsterInstance, project: ProjectLike, watched: Watched, *, cursor: str | None, probe: Probe = project_probe
+) -> dg.SensorResult:
+    """One tick of the failed-partition sensor.
+
+    After a crash: requests are recorded before they are handed to Dagster, so that one that got lost is asked for again in
+    time, and none is made twice.
+    """
+    ledger, now = project.ledger, project.ledger.clock()
+    ended, place = read_ended(instance, EndedSince.parse(cursor, now=datetime.now(UTC)))
+    requests = ledger.requests(watched.asset)
+    asked = [row.number for row in requests.values() if row.state == RequestState.REQUESTED]
+    # the ledger first: what settles after it was read is merely healed one tick later
+    due = ledger.due_partitions(watched.asset, now=now)
+    settled = ledger.settled_partitions(watched.asset)
+    statuses = read_statuses(instance, watched)
+    shown = Shown(
+        materialized=statuses.materialized,
+        failed=statuses.failed,
+        in_progress=statuses.in_progress,
+        living=read_living(instance, project, watched, now=now),
+        launched=read_launched(instance, asked),
+        ended=[as_ended(record, watched) for record in ended],
+    )
+    problems = list(probe(project))
+    decision = decide(
+        due=due,
+        settled=settled,
+        shown=shown,
+        requests=requests,
+        order=watched.order(),
+        problems=problems,
+        now=now,
+        bounds=bounds_of(project),
+    )
+    ledger.write_requests(watched.asset, decision.changes)
+    _say_stuck(project, watched, decision)
+    heals, amended = _verified_heals(project, watched, decision)
+    run_requests = []
+    rows = {row.partition: row for row in due}
+    for ask in decision.asks:
+        number = ledger.next_request_number()
+        run_key = f"{watched.asset}|{ask.start}|{ask.end}|request={number}"
+        ledger.write_requests(watched.asset, request_rows(ask, number=number, run_key=run_key, due=rows, now=now))
+        run_requests.append(
+            run_request(
+                watched,
+                ask.partitions,
+                run_key=run_key,
+                window=ask.window,
+                max_runtime_s=project.config.sensors.max_runtime_s,
+                only_due=True,
+                tags={REQUEST_TAG: str(number), ATTEMPT_TAG: str(ask.attempt)},
+            )
+        )
+    notes = [*decision.notes, *amended]
+    if heals:
+        notes.append(f"{len(heals)} settled partitions are shown as done now")
+    said = None if run_requests else "; ".join(notes) or "nothing is due"
+    return dg.SensorResult(run_requests=run_requests, asset_events=heals, cursor=place.dump(), skip_reason=said)
+
+
+def _verified_heals(
+    project: ProjectLike, watched: Watched, decision: Decision
+) -> tuple[list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation], list[str]]:
+    """Events that show settled partitions as done, after a look whether their outputs are there: green must be true."""
+    names = list(decision.heals)
+    if not names:
+        return [], []
+    from resources.amends import make_amends
+    from resources.reconciliation import reconcile
+
+    found = reconcile(project.ledger, project.store, asset=watched.asset, partitions=names)
+    notes = []
+    if not found.agrees:
+        amends = make_amends(project.ledger, project.store, found.discrepancies)
+        notes = [f"{len(found.discrepancies)} discrepancies met while healing, {amends.returned} units are PENDING again"]
+    rows = {row.partition: row for row in project.ledger.partition_rows(watched.asset, names=names) if row.is_settled}
+    return [
+        dg.AssetMaterialization(
+            watched.key,
+            partition=name,
+            metadata={
+                "healed": True,
+                "planned": rows[name].units,
+                "complete": rows[name].complete,
+                "quarantined": rows[name].quarantined,
+                "dismissed": rows[name].dismissed,
+                "state": "EMPTY" if rows[name].units == 0 else "SETTLED",
+            },
+        )
+        for name in names
+        if name in rows
+    ], notes
+
+
+def _say_stuck(project: ProjectLike, watched: Watched, decision: Decision) -> None:
+    prefix = f"stuck|{watched.asset}|"
+    facts = []
+    if decision.stuck:
+        names = ", ".join(decision.stuck[:20])
+        facts = [
+            AlertFact(
+                fingerprint=f"{prefix}partitions",
+                title=f"{len(decision.stuck)} partitions of {watched.asset} are given up until someone launches them",
+                body=f"Several runs in a row got nowhere and changed nothing: {names}. Look at their last run, then launch them.",
+                severity=Severity.FAILURE,
+                repeats=True,
+            )
+        ]
+    keep_standing(project.ledger, facts, prefix=prefix)
+
+
+def run_end_sensor(
+    watched: Sequence[Watched], opened: Opened, *, interval_s: int, name: str = "run_end", status: dg.DefaultSensorStatus = _ON
+) -> dg.SensorDefinition:
+    """Evaluates `completed_units_match_outputs` for every run that ended without having done so itself: failed, cancelled,
+    killed.
+    """
+
+    @dg.sensor(
+        name=name,
+        asset_selection=dg.AssetSelection.assets(*(item.key for item in watched)),
+        minimum_interval_seconds=interval_s,
+        default_status=status,
+        description="Compares units and outputs after each run, however it ended: Dagster skips the checks of a failed step.",
+    )
+    def run_end(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return run_end_tick(context.instance, opened(), watched, cursor=context.cursor)
+
+    return run_end
+
+
+def run_end_tick(
+    instance: dg.DagsterInstance, project: ProjectLike, watched: Sequence[Watched], *, cursor: str | None
+) -> dg.SensorResult:
+    """One tick of the run-end sensor. After a crash: the cursor stands where it was, and the runs are looked at again."""
+    ended, place = read_ended(instance, EndedSince.parse(cursor, now=datetime.now(UTC)), limit=_CHECKS_PER_TICK)
+    evaluations: list[dg.AssetCheckEvaluation] = []
+    said = []
+    try:
+        for record in ended:
+            run = record.dagster_run
+            for item in watched:
+                if not item.partitions_of(run) or _has_evaluated(instance, run, item):
+                    continue
+                found = units_match_outputs(project, item, scope(project, item, run), run_id=run.run_id)
+                evaluations.append(found.as_evaluation())
+                said.append(f"{item.asset} of run {run.run_id[:8]} ({run.status.value}): {found.description}")
+    except TilewrightError as error:
+        return dg.SensorResult(skip_reason=f"not evaluated, will be: {error.message}", cursor=cursor)
+    return dg.SensorResult(
+        asset_events=list(evaluations),
+        cursor=place.dump(),
+        skip_reason="; ".join(said) or "no run ended that is still to be looked at",
+    )
+
+
+def _has_evaluated(instance: dg.DagsterInstance, run: dg.DagsterRun, watched: Watched) -> bool:
+    """True when the run evaluated the check itself: what it found, it has amended, so that a second look would find nothing."""
+    records = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION).records
+    for record in records:
+        event = record.event_log_entry.dagster_event
+        found = event.event_specific_data if event is not None else None
+        if isinstance(found, dg.AssetCheckEvaluation) and (found.asset_key, found.check_name) == (watched.key, UNITS_CHECK):
+            return True
+    return False
+
+
+def dead_run_sensor(
+    watched: Sequence[Watched], opened: Opened, *, interval_s: int, name: str = "dead_runs", status: dg.DefaultSensorStatus = _ON
+) -> dg.SensorDefinition:
+    """Reports as failed a run that is shown STARTED, whose leases are free and whose heartbeat is old: nobody else would."""
+
+    @dg.sensor(
+        name=name,
+        asset_selection=dg.AssetSelection.assets(*(item.key for item in watched)),
+        minimum_interval_seconds=interval_s,
+        default_status=status,
+        description="Finds runs whose process and code server died together: Dagster shows them STARTED for ever.",
+    )
+    def dead_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        found = report_dead_runs(context.instance, opened(), now=datetime.now(UTC))
+        return dg.SkipReason("; ".join(found) or "every run that is shown STARTED is alive")
+
+    return dead_runs
+
+
+def report_dead_runs(instance: dg.DagsterInstance, project: ProjectLike, *, now: datetime) -> list[str]:
+    """Report dead runs as failed and put each into the outbox of alerts; what was found, in words.
+
+    After a crash between the two: the alert is written first, so that a run that is reported was said.
+    """
+    said = []
+    statuses = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+    for record in instance.get_run_records(dg.RunsFilter(statuses=statuses)):
+        run = record.dagster_run
+        row = project.ledger.run(run.run_id)
+        if row is None or not is_dead(project, row, now=now):
+            continue
+        seen = (row.ended_at or row.heartbeat_at or row.started_at).isoformat(timespec="seconds")
+        words = f"run {run.run_id[:8]} of {row.asset} is dead: last sign of life {seen}, process {row.pid} on {row.host}"
+        fact = AlertFact(
+            fingerprint=f"dead-run|{run.run_id}",
+            title=f"A run of {row.asset} died without a word",
+            body=f"{words}. It is reported as failed; the failed-partition sensor asks for what is left.",
+            severity=Severity.WARNING,
+        )
+        enqueue(project.ledger, [fact])
+        instance.report_run_failed(run, f"Tilewright: {words}. Its process and its code server are gone.")
+        said.append(words)
+    return said
+
+
+def is_dead(project: ProjectLike, row: RunRow, *, now: datetime) -> bool:
+    """No sign of life for the configured time, no lease held, and its process, where that can be seen from here, gone."""
+    last = max(moment for moment in (row.started_at, row.heartbeat_at, row.ended_at) if moment is not None)
+    if now - last < timedelta(seconds=project.config.sensors.heartbeat_timeout_s):
+        return False
+    held = [item for item in project.ledger.holders() if item.run_id == row.run_id]
+    if any(project.leases.is_held(item.partition_id) for item in held):
+        return False
+    return not _process_lives(row)
+
+
+def _process_lives(row: RunRow) -> bool:
+    import socket
+
+    if row.host != socket.gethostname() or row.boot_id != boot_id():
+        return False
+    try:
+        return psutil.Process(row.pid).create_time() <= row.started_at.timestamp() + 1.0
+    except psutil.NoSuchProcess:
+        return False
