@@ -152,13 +152,14 @@ def _ring(project: ToLonLat, affine: Affine, size: tuple[int, int], count: int, 
 def _poles_inside(crs: pyproj.CRS, affine: Affine, width: int, height: int) -> tuple[list[float], float]:
     """Latitudes of the poles inside the raster, and how far inside its edge (pixels) the outline must run to pass poles on it."""
     inverse = pyproj.Transformer.from_crs("OGC:CRS84", crs, always_xy=True)
+    back = ~affine
     found, inset = [], 0.0
     for latitude in (90.0, -90.0):
         # some projections draw the pole as a line; only one that is a point for every longitude can lie inside
         xs, ys = inverse.transform([0.0, 90.0, 180.0], [latitude] * 3)
         if not (np.isfinite(xs).all() and np.isfinite(ys).all()) or np.ptp(xs) > 1e-3 or np.ptp(ys) > 1e-3:
             continue
-        column, row = ~affine * (xs[0], ys[0])
+        column, row = back.a * xs[0] + back.b * ys[0] + back.c, back.d * xs[0] + back.e * ys[0] + back.f
         if _HAIR < column < width - _HAIR and _HAIR < row < height - _HAIR:
             found.append(latitude)
         elif -_HAIR <= column <= width + _HAIR and -_HAIR <= row <= height + _HAIR:
