@@ -1,7 +1,8 @@
 """From scenes, grid and products to the plan: which units each partition should have now, and the work of each.
 
-Pure functions of the configuration, the scenes and the rejected inputs; no ledger, no clock, no file is read. What can change a tile's
-pixels is in its key, and nothing else is: a band that a product does not ask for, the metatile size and the order of a listing are not.
+Pure functions of the configuration, the scenes and the rejected inputs; no ledger, no clock, no file is read. What can change a
+tile's pixels is in its key, and nothing else is: a band that a product does not ask for, the metatile size and the order of a
+listing are not.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from assets.grid import Grid, Tile
-from assets.products import (
+from assets.products.cog import read_tile_metrics, validate_tile
+from assets.products.model import (
     OPERATION,
     RENDER_VERSION,
     SceneInput,
     TileRequest,
     bands_required,
     order_scenes,
-    read_tile_metrics,
-    render_tile,
-    validate_tile,
 )
+from assets.products.render import render_tile
 from assets.scenes.model import Scene, SceneVerdict
 from resources.config import Config, ProductConfig
 from resources.keys import SHORT_KEY_LENGTH, unit_key

@@ -17,7 +17,7 @@ from resources.opening import open_engine, open_leases, open_project_ledger, ope
 from resources.store import LocalStore
 from resources.windows import WindowCalendar
 
-WORKER_PRELOAD = ("assets.products",)
+WORKER_PRELOAD = ("assets.products.render", "assets.products.cog")
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)

@@ -14,9 +14,11 @@ from typing import Any
 
 from assets.planning import ASSET as TILES
 from assets.planning import WindowPlan
-from assets.products import bands_required
+from assets.products.model import bands_required
 from assets.project import Project
-from assets.scenes import MANIFEST_VERSION, Scene, SceneListing, SceneVerdict, find_scenes, validate_manifest, write_manifest
+from assets.scenes.discovery import find_scenes
+from assets.scenes.manifest import MANIFEST_VERSION, validate_manifest, write_manifest
+from assets.scenes.model import Scene, SceneListing, SceneVerdict
 from assets.window_batch import WindowBatch
 from resources.engine import RunReport
 from resources.keys import digest_of, unit_key

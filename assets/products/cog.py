@@ -212,3 +212,11 @@ def read_tile_tags(path: Path) -> TileTags | None:
         )
     except (KeyError, ValueError, TypeError):
         return None
+
+
+def read_tile_metrics(path: Path) -> dict[str, Any]:
+    """The metrics that `render_tile` returned, read back from the tile at `path`. Raises `UnitRejected` when it has none."""
+    found = read_tile_tags(path)
+    if found is None:
+        raise UnitRejected(f"{path.name}: holds no tags of this project", kind=ErrorKind.INVALID_OUTPUT)
+    return found.metrics
