@@ -19,12 +19,11 @@ _RANGE_END = "dagster/asset_partition_range_end"
 
 def execute(definitions: dg.Definitions, instance: dg.DagsterInstance, request: dict[str, Any]) -> bool:
     """Execute one run; True when it succeeded. Failure of a run is recorded by Dagster and the ledger, not raised."""
-    job = definitions.resolve_implicit_global_asset_job_def()
+    job = definitions.resolve_job_def(request["job"])
     tags = {_RANGE_START: request["start"], _RANGE_END: request["end"], **request.get("tags", {})}
     result = job.execute_in_process(
         instance=instance,
         run_id=request["run_id"],
-        asset_selection=[dg.AssetKey(name) for name in request["assets"]],
         tags=tags,
         raise_on_error=False,
     )
@@ -33,12 +32,13 @@ def execute(definitions: dg.Definitions, instance: dg.DagsterInstance, request: 
 
 def main(lines: Iterable[str]) -> None:
     """Execute the requested runs in turn and say after each, on standard output, how it ended."""
-    from pipelines.definitions import defs
+    from pipelines.definitions import build_defs
 
+    definitions = build_defs()
     with dg.DagsterInstance.get() as instance:
         for line in lines:
             request = json.loads(line)
-            succeeded = execute(defs, instance, request)
+            succeeded = execute(definitions, instance, request)
             sys.stdout.write(json.dumps({"run_id": request["run_id"], "succeeded": succeeded}) + "\n")
             sys.stdout.flush()
 

@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from assets.project import Project
 
 TILES = "tiles"
+# names of jobs of `pipelines.definitions`, which is not imported here: it takes seconds
+TILES_JOB = "window_tiles"
+OUTPUTS_JOB = "window_outputs"
 _POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchedRun:
-    """One Dagster run to be executed: its assets over a range of partitions, all of which are wanted."""
+    """One Dagster run to be executed: a job over a range of partitions, all of which are wanted."""
 
-    assets: tuple[str, ...]
+    job: str
     window: str
     partitions: tuple[str, ...]
     run_id: str = field(default_factory=lambda: str(uuid4()))
@@ -34,7 +37,7 @@ class LaunchedRun:
         """What the child process is told."""
         return {
             "run_id": self.run_id,
-            "assets": list(self.assets),
+            "job": self.job,
             "start": self.partitions[0],
             "end": self.partitions[-1],
             "tags": {"tilewright/batch_window": self.window, "tilewright/requested_by": "command line"},
@@ -56,11 +59,10 @@ def unsettled_runs(project: Project, *, windows: Collection[str], tiles: Collect
 
 def downstream_run(project: Project, windows: Sequence[str]) -> list[LaunchedRun]:
     """One run of what is made of whole windows, for each stretch of windows that follow on each other."""
-    assets = ["tile_catalogue", "window_report"] + (["zone_statistics"] if project.config.zones is not None else [])
     now = project.ledger.clock()
     order = {window.key: number for number, window in enumerate(project.calendar.windows(now))}
     return [
-        LaunchedRun(tuple(sorted(assets)), names[0], tuple(names))
+        LaunchedRun(OUTPUTS_JOB, names[0], tuple(names))
         for names in _stretches([name for name in windows if name in order], order)
     ]
 
@@ -77,7 +79,7 @@ def _in_ranges(project: Project, names: Iterable[str]) -> list[LaunchedRun]:
     for window, mine in sorted(by_window.items()):
         order = {name: tile_order[name.partition("|")[2]] for name in mine}
         for stretch in _stretches(sorted(mine, key=order.__getitem__), order):
-            runs += [LaunchedRun((TILES,), window, tuple(stretch[at : at + bound])) for at in range(0, len(stretch), bound)]
+            runs += [LaunchedRun(TILES_JOB, window, tuple(stretch[at : at + bound])) for at in range(0, len(stretch), bound)]
     return runs
 
 
