@@ -179,20 +179,21 @@ class PostgresLeases:
         self._class = zlib.crc32(f"tilewright-lease:{schema_name}".encode()) - 2**31
         self._describe = describe
         self._connection: Connection | None = None
+        self._lost_because: str | None = None
         self._mine: set[int] = set()
         self._guard = threading.RLock()
 
     @contextmanager
     def hold(self, ids: Mapping[str, int]) -> Iterator[Lease]:
         """Take what is free; see `Leases.hold`. Raises `EnvironmentUnfit` when the server cannot be reached."""
-        got: dict[str, int] = {}
+        won: set[int] = set()
         try:
-            won = self._take([number for number in ids.values() if number not in self._mine])
-            got = {name: number for name, number in ids.items() if number in won}
+            self._take(list(ids.values()), won)
+            got = [name for name, number in ids.items() if number in won]
             held = {name: self._describe(number) for name, number in ids.items() if number not in won}
             yield Lease(frozenset(got), held)
         finally:
-            self._release(set(got.values()))
+            self._release(won)
 
     def is_held(self, number: int) -> bool:
         """See `Leases.is_held`."""
@@ -217,6 +218,8 @@ class PostgresLeases:
     def check_alive(self) -> None:
         """Raises `EnvironmentUnfit` when the session that holds the leases is gone: another run may have them by now."""
         with self._guard:
+            if self._lost_because is not None:
+                raise self._unfit(self._lost_because)
             if self._mine:
                 self._ask("SELECT 1", {})
 
@@ -224,28 +227,32 @@ class PostgresLeases:
         """Give back everything: the session ends, and its locks with it."""
         with self._guard:
             self._mine.clear()
+            self._lost_because = None
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
             self._engine.dispose()
 
-    def _take(self, numbers: list[int]) -> set[int]:
-        won: set[int] = set()
+    def _take(self, numbers: list[int], won: set[int]) -> None:
         with self._guard:
-            for start in range(0, len(numbers), _IDS_PER_STATEMENT):
+            self.check_alive()
+            # one session may take its own lock again, so what is held here already must not be asked for
+            wanted = sorted(set(numbers) - self._mine)
+            for start in range(0, len(wanted), _IDS_PER_STATEMENT):
                 rows = self._ask(
                     "SELECT number FROM unnest(CAST(:numbers AS int[])) AS number WHERE pg_try_advisory_lock(:class, number)",
-                    {"numbers": sorted(set(numbers[start : start + _IDS_PER_STATEMENT])), "class": self._class},
+                    {"numbers": wanted[start : start + _IDS_PER_STATEMENT], "class": self._class},
                 )
                 won.update(row[0] for row in rows)
                 self._mine.update(won)
-        return won
 
     def _release(self, numbers: set[int]) -> None:
         with self._guard:
             mine = numbers & self._mine
             self._mine -= mine
-            if mine and self._connection is not None and not self._connection.invalidated:
+            if self._lost_because is not None:
+                self._lost_because = self._lost_because if self._mine else None
+            elif mine:
                 self._ask(
                     "SELECT count(pg_advisory_unlock(:class, number)) FROM unnest(CAST(:numbers AS int[])) AS number",
                     {"numbers": sorted(mine), "class": self._class},
@@ -258,14 +265,21 @@ class PostgresLeases:
                     self._connection = self._engine.connect()
                 return [tuple(row) for row in self._connection.execute(text(statement), values)]
             except DBAPIError as error:
-                self._lose()
-                raise EnvironmentUnfit(
-                    f"the session that holds the leases is lost ({str(error.orig).strip()}); other runs may take them now",
-                    kind=ErrorKind.LEDGER_UNREACHABLE,
-                ) from error
+                cause = str(error.orig).strip()
+                self._lose(cause)
+                raise self._unfit(cause) from error
 
-    def _lose(self) -> None:
+    def _lose(self, cause: str) -> None:
         if self._connection is not None:
             self._connection.invalidate()
             self._connection.close()
         self._connection = None
+        if self._mine:
+            self._lost_because = cause  # a new session would hold nothing: say so until every block has ended
+
+    @staticmethod
+    def _unfit(cause: str) -> EnvironmentUnfit:
+        return EnvironmentUnfit(
+            f"the session that holds the leases is lost or cannot be had ({cause}); other runs may hold them now",
+            kind=ErrorKind.LEDGER_UNREACHABLE,
+        )
