@@ -103,9 +103,7 @@ class InputRejected(UnitRejected):
 
     default_kind = ErrorKind.CORRUPT_INPUT
 
-    def __init__(
-        self, message: str, *, input_digest: str, kind: ErrorKind | None = None, unit_key: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, input_digest: str, kind: ErrorKind | None = None, unit_key: str | None = None) -> None:
         super().__init__(message, kind=kind, unit_key=unit_key)
         self.input_digest = input_digest
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from resources.crashpoints import reach
 from resources.dispatch import StagedUnit
-from resources.errors import ErrorKind, IntegrityError, TilewrightError
+from resources.errors import EnvironmentUnfit, ErrorKind, IntegrityError, TilewrightError, Verdict
 from resources.keys import digest_file
 from resources.ledger import Ledger
 from resources.reconciliation import Discrepancy
 from resources.staging import Staged, remove_staged
 from resources.store import LocalStore
 from resources.units import Completion, UnitOfWork, UnitState
+from resources.verdicts import classify
 
 
 @dataclass(slots=True)
@@ -40,15 +41,16 @@ class Promoter:
             for _, _, (path, _) in staged:
                 remove_staged(path)
             raise IntegrityError("the lease on these partitions was broken by hand; nothing was promoted")
-        completions = [
-            completion
-            for unit, attempt, (path, result) in staged
-            if (completion := self._promote_one(unit, attempt, path, result)) is not None
-        ]
-        if not completions:
-            return 0
-        reach("promote.linked", self.run_id)
-        self.store.sync_folders(completion.output_uri for completion in completions)
+        try:
+            completions = [
+                completion
+                for unit, attempt, (path, result) in staged
+                if (completion := self._promote_one(unit, attempt, path, result)) is not None
+            ]
+            reach("promote.linked", self.run_id)
+            self.store.sync_folders(completion.output_uri for completion in completions)
+        except OSError as error:
+            raise self._unfit(error) from error
         reach("promote.synced", self.run_id)
         reach("record.open", self.run_id)
         won = self.ledger.complete(self.run_id, completions)
@@ -86,6 +88,13 @@ class Promoter:
             return other
         self._set_aside(unit, "was in the way under the unit's final name and does not verify")
         return completion if self.store.promote(path, uri) else None
+
+    def _unfit(self, error: OSError) -> EnvironmentUnfit:
+        """A name that cannot be given, or made durable, is the store's fault: nothing is recorded, and nothing is tried again here."""
+        self.store.check(expected=self.ledger.remembered_store())
+        failure = classify(error)
+        kind = failure.kind if failure.verdict is not Verdict.QUARANTINE else ErrorKind.STORE_UNWRITABLE
+        return EnvironmentUnfit(f"{self.store.root}: an output could not be promoted: {failure.message}", kind=kind)
 
     def _verified(self, unit: UnitOfWork, *, attempt: int = 0) -> Completion | None:
         path = self.store.path(unit.unit.output_uri)

@@ -53,10 +53,11 @@ def reconcile(ledger: Ledger, store: LocalStore, *, asset: str, partitions: Sequ
     store.check(expected=ledger.remembered_store())
     planned = complete = outputs = 0
     found: list[Discrepancy] = []
+    owners: dict[str, str] = {}
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         names = partitions[start : start + _PARTITIONS_AT_ONCE]
         rows = list(ledger.planned(asset, names))
-        planned += sum(row.units for row in ledger.partition_rows(asset, names=names))
+        planned += sum(row.planned for row in ledger.partition_rows(asset, names=names))
         suspects = _compare(ledger, store, rows, deep=deep)
         doubted = _confirm(ledger, suspects)
         missing = {item.unit_key for item in doubted if item.kind is ErrorKind.OUTPUT_MISSING}
@@ -65,6 +66,7 @@ def reconcile(ledger: Ledger, store: LocalStore, *, asset: str, partitions: Sequ
         outputs += len({row.output_uri for row in done if row.key not in missing})
         found += doubted
         found += _shared_keys(ledger, asset, names, rows)
+        found += _shared_units(rows, owners)
     return Reconciliation(planned, complete, outputs, tuple(found))
 
 
@@ -128,16 +130,27 @@ def _shared_keys(ledger: Ledger, asset: str, names: Sequence[str], rows: Sequenc
     found = []
     for partition in ledger.partition_rows(asset, names=names):
         distinct = len(held.get(partition.partition, ()))
-        if distinct != partition.units:
+        if distinct != partition.planned:
             found.append(
                 Discrepancy(
                     ErrorKind.DUPLICATE_KEY,
                     next(iter(sorted(held.get(partition.partition, {""})))),
                     "",
-                    f"partition {partition.partition} was planned with {partition.units} units and has {distinct} distinct keys: "
+                    f"partition {partition.partition} was planned with {partition.planned} units and has {distinct} distinct keys: "
                     "a unit key is not unique",
                 )
             )
+    return found
+
+
+def _shared_units(rows: Sequence[UnitRow], owners: dict[str, str]) -> list[Discrepancy]:
+    """A unit that two partitions hold: two destinations were given one key."""
+    found = []
+    for row in rows:
+        owner = owners.setdefault(row.key, row.partition or "")
+        if owner != row.partition:
+            message = f"unit {row.key[:16]} is planned in {owner} and in {row.partition}: a unit key is not unique"
+            found.append(Discrepancy(ErrorKind.DUPLICATE_KEY, row.key, row.output_uri, message))
     return found
 
 

@@ -62,9 +62,8 @@ def stage(task: StageTask) -> Staged | Failure:
         return Staged(digest_file(task.path), size, time.perf_counter() - started, metrics)
     except Exception as error:
         failure = classify(error)
-        if failure.verdict is Verdict.QUARANTINE and _is_full(task.path.parent):
-            # a library that lost the errno: the disk is full, whatever it called that
-            failure = Failure(Verdict.STOP, ErrorKind.DISK_FULL, f"{task.path.parent}: no space left; {failure.message}")
+        if failure.verdict is Verdict.QUARANTINE:
+            failure = _unfit_folder(task.path.parent, failure)
         remove_staged(task.path)
         return failure
     except BaseException:
@@ -84,9 +83,14 @@ def remove_staged(path: Path) -> None:
             (path.parent / name).unlink(missing_ok=True)
 
 
-def _is_full(folder: Path) -> bool:
+def _unfit_folder(folder: Path, failure: Failure) -> Failure:
+    """The same failure, or a STOP where the destination is at fault: libraries lose the error number of a full or vanished disk."""
     try:
         found = os.statvfs(folder)
-    except OSError:
-        return False
-    return found.f_bavail * found.f_frsize < _ROOM_FLOOR_BYTES
+    except OSError as error:
+        return Failure(
+            Verdict.STOP, ErrorKind.STORE_MISSING, f"{folder}: the store's folder is gone ({error.strerror}); {failure.message}"
+        )
+    if found.f_bavail * found.f_frsize < _ROOM_FLOOR_BYTES:
+        return Failure(Verdict.STOP, ErrorKind.DISK_FULL, f"{folder}: no space left; {failure.message}")
+    return failure

@@ -75,6 +75,7 @@ class Partitions(Connected):
                 partitions.c.tile,
                 partitions.c.planned_at,
                 partitions.c.fence,
+                partitions.c.planned_units,
                 func.count(units.c.id),
                 _count(units.c.state == UnitState.PENDING),
                 _count(units.c.state == UnitState.RUNNING),
@@ -162,8 +163,8 @@ class Partitions(Connected):
         with self.writing() as connection:
             connection.execute(lease_holders.delete().where(lease_holders.c.run_id == run_id))
 
-    def holders(self) -> list[HolderRow]:
-        """Who took which lease last; whether it is still held, the lease itself says."""
+    def holders(self, *, ids: Iterable[int] | None = None) -> list[HolderRow]:
+        """Who took which lease last, of these partition ids or of all; whether it is still held, the lease itself says."""
         statement = (
             select(
                 partitions.c.asset,
@@ -177,8 +178,9 @@ class Partitions(Connected):
             .join(partitions, partitions.c.id == lease_holders.c.partition_id)
             .order_by(partitions.c.asset, partitions.c.partition)
         )
+        chosen = [statement] if ids is None else [statement.where(partitions.c.id.in_(some)) for some in chunks(ids)]
         with self.reading() as connection:
-            return [HolderRow(*row) for row in connection.execute(statement)]
+            return [HolderRow(*row) for query in chosen for row in connection.execute(query)]
 
 
 def _is_unsettled() -> ColumnElement[bool]:

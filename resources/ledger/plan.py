@@ -116,7 +116,7 @@ class Plan(Leavers):
             row = self.insert(partitions)
             row = row.on_conflict_do_update(
                 index_elements=["asset", "partition"],
-                set_={name: row.excluded[name] for name in ("window", "tile", "planned_at", "fingerprint")},
+                set_={name: row.excluded[name] for name in ("window", "tile", "planned_at", "fingerprint", "planned_units")},
             )
             connection.execute(
                 row,
@@ -128,6 +128,7 @@ class Plan(Leavers):
                         "tile": plan.tile,
                         "planned_at": now,
                         "fingerprint": fingerprints[plan.partition],
+                        "planned_units": len(plan.units),
                     }
                     for plan in changed
                 ],

@@ -97,7 +97,10 @@ class UnitRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """One planned partition with its units counted by state."""
+    """One planned partition with its units counted by state.
+
+    `planned` is how many units its plan listed, `units` how many distinct keys it holds: they differ when a key is not unique.
+    """
 
     asset: str
     partition: str
@@ -105,6 +108,7 @@ class PartitionRow:
     tile: str | None
     planned_at: datetime
     fence: int
+    planned: int
     units: int
     pending: int
     running: int

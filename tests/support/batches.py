@@ -16,7 +16,7 @@ from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
 ASSET = "bytes"
 
 
-def write_bytes(key: str, size: int, behaviour: str, path: Path) -> dict[str, int]:
+def write_bytes(key: str, size: int, behaviour: str, pause_s: float, path: Path) -> dict[str, int]:
     """Write `size` bytes that name their unit; `behaviour` says how to fail instead."""
     marker = path.parent.parent / f"{behaviour.partition(':')[2] or 'none'}.repaired"
     name = "" if marker.exists() else behaviour.partition(":")[0]
@@ -36,6 +36,7 @@ def write_bytes(key: str, size: int, behaviour: str, path: Path) -> dict[str, in
         bytearray(1 << 40)
     if name == "hang":
         time.sleep(3600)
+    time.sleep(pause_s)
     path.write_bytes((key.encode() + b"\n") * (size // 65 + 1))
     return {"size": size}
 
@@ -62,17 +63,19 @@ class BytesBatch:
         version: str = "1",
         behaviours: dict[tuple[int, int], str] | None = None,
         sources: int = 1,
+        pause_s: float = 0.0,
     ) -> None:
+        self._pause_s = pause_s
         self._ledger = ledger
         self._behaviours = behaviours or {}
-        self._works: dict[str, UnitOfWork] = {}
+        self.works: dict[str, UnitOfWork] = {}
         self.partitions: Sequence[str] = [f"w1|p{i:04d}" for i in range(partitions)]
         self.plans = []
         for i, name in enumerate(self.partitions):
             units = []
             for j in range(units_each):
                 work = self._unit(i, j, size=size, version=version, source=f"source{i % sources}")
-                self._works[work.unit.key] = work
+                self.works[work.unit.key] = work
                 units.append(work.unit)
             self.plans.append(PartitionPlan(ASSET, name, "w1", tuple(units), tile=f"p{i:04d}"))
         self.change = ledger.write_plan(ASSET, self.plans)
@@ -91,11 +94,11 @@ class BytesBatch:
             inputs=("bad-input",) if behaviour == "input" else (),
             spec={"version": version},
         )
-        return UnitOfWork(planned, partial(write_bytes, key, size, behaviour), partial(check_bytes, key))
+        return UnitOfWork(planned, partial(write_bytes, key, size, behaviour, self._pause_s), partial(check_bytes, key))
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned rows."""
-        return [self._works[row.key] for row in rows if row.key in self._works]
+        return [self.works[row.key] for row in rows if row.key in self.works]
 
     def replan(self) -> None:
         """Nothing depends on rejected inputs here."""
