@@ -154,6 +154,10 @@ class _Look:
         if odd is not None:
             message = f"{odd.uri!r}: file: found {odd.found}; allowed: a file, or a link to one"
             return self._rejected(candidate, ErrorKind.UNREADABLE, message)
+        unnameable = next((entry for entry in self._needed_entries(candidate) if not _is_utf8(entry.relative)), None)
+        if unnameable is not None:
+            message = f"{unnameable.uri!r}: file name: found bytes that are not UTF-8; allowed: a name in UTF-8; rename the file"
+            return self._rejected(candidate, ErrorKind.UNREADABLE, message)
         if candidate.problem is not None and candidate.problem[0] is not ErrorKind.DUPLICATE_SCENE:
             return self._rejected(candidate, *candidate.problem)
         if self.config.source.acquired != "tag":
@@ -373,6 +377,14 @@ class _Look:
             kind=kind,
             reason=reason,
         )
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _part_digest(part: Part, sha256: Mapping[str, str]) -> str:

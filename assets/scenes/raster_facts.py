@@ -34,6 +34,7 @@ SUPPORTED_DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "floa
 _BLOCK_BYTES_MOST = 256 << 20
 _PROBE_BYTES_MOST = 1 << 30
 _NO_NAME = "\0"
+_WINDOWS_NUMBERS = {"1.#QNAN": "nan", "-1.#QNAN": "nan", "-1.#IND": "nan", "1.#INF": "inf", "-1.#INF": "-inf"}
 
 
 def look(path: str, limits: Limits) -> dict[str, Any]:
@@ -42,14 +43,13 @@ def look(path: str, limits: Limits) -> dict[str, Any]:
     Raises `InputRejected` (no retry) and `TransientError` (retry), both without the file's name.
     """
     try:
-        _check_name(path)
         _check_sidecars(path)
         with safe_env(64), open_raster(path, limits.drivers, name=_NO_NAME) as dataset:
             _check_size(path, dataset, limits)
             crs, transform = _place(dataset)
             with raster_errors(path, name=_NO_NAME):
                 bands = [_band(path, dataset, index) for index in dataset.indexes]
-                _check_overviews(dataset, path)
+                _check_overviews(dataset)
                 _decode_ends(dataset)
             return {
                 "driver": dataset.driver,
@@ -72,13 +72,6 @@ def _without_name(message: str, path: str) -> str:
 
 def _reject(kind: ErrorKind, field: str, found: str, allowed: str) -> InputRejected:
     return InputRejected(f"{field}: found {found}; allowed: {allowed}", kind=kind, input_digest="")
-
-
-def _check_name(path: str) -> None:
-    try:
-        path.encode("utf-8")
-    except UnicodeEncodeError:
-        raise _reject(ErrorKind.UNREADABLE, "file name", "bytes that are not UTF-8", "a name in UTF-8; rename the file") from None
 
 
 def _check_sidecars(path: str) -> None:
@@ -200,11 +193,12 @@ def _nodata(path: str, dataset: DatasetReader, index: int) -> str | None:
     written = nodata_text(path) if dataset.driver == "GTiff" else None
     if value is None and not written:
         return None
-    field, found = f"band {index}, nodata", str(value) if value is not None else str(written)
-    try:
-        number = float(found)
-    except ValueError:
-        raise _reject(ErrorKind.NODATA_OUT_OF_RANGE, field, repr(found), f"a number that {dtype} can hold") from None
+    field = f"band {index}, nodata"
+    if written and _number(written) is None:  # GDAL takes words for 0, and would mask every zero
+        raise _reject(ErrorKind.NODATA_OUT_OF_RANGE, field, repr(written), f"a number that {dtype} can hold")
+    number = float(value) if value is not None else _number(str(written))
+    assert number is not None
+    found = str(value) if value is not None else str(written)
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)
         if not math.isfinite(number) or number != int(number) or not bounds.min <= number <= bounds.max:
@@ -219,6 +213,13 @@ def _nodata(path: str, dataset: DatasetReader, index: int) -> str | None:
     return repr(number)
 
 
+def _number(text: str) -> float | None:
+    try:
+        return float(_WINDOWS_NUMBERS.get(text.upper(), text))
+    except ValueError:
+        return None
+
+
 def _mask(dataset: DatasetReader, index: int) -> MaskSource:
     flags = dataset.mask_flag_enums[index - 1]
     if MaskFlags.nodata in flags:
@@ -228,12 +229,13 @@ def _mask(dataset: DatasetReader, index: int) -> MaskSource:
     return MaskSource.PER_DATASET if MaskFlags.per_dataset in flags else MaskSource.NONE
 
 
-def _check_overviews(dataset: DatasetReader, path: str) -> None:
-    """A tag may name any file of the machine as this file's overviews; only the sidecar of the file's own name may be meant."""
+def _check_overviews(dataset: DatasetReader) -> None:
+    """A tag may name any file of the machine as this file's overviews; those in the file or in its `.ovr` need no tag."""
     named = dataset.tags(ns="OVERVIEWS").get("OVERVIEW_FILE")
-    own = os.path.basename(path) + ".ovr"
-    if named is not None and named.removeprefix(":::BASE:::") != own:
-        raise _reject(ErrorKind.FORBIDDEN_DRIVER, "tag OVERVIEW_FILE", repr(named[:120]), f"none, or {own!r}")
+    if named is not None:
+        raise _reject(
+            ErrorKind.FORBIDDEN_DRIVER, "tag OVERVIEW_FILE", repr(named[:120]), "none; overviews in the file or its .ovr"
+        )
 
 
 def _time_tag(dataset: DatasetReader, name: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,22 +38,11 @@ def write_raster(
     pixels = np.arange(32 * 32, dtype="uint16").reshape(1, 32, 32) if array is None else array
     colormap, tags, gcps = profile.pop("colormap", None), profile.pop("tags", {}), profile.pop("gcps", None)
     path.parent.mkdir(parents=True, exist_ok=True)
-    where = {} if gcps is not None else {"transform": place}
-    with (
-        safe_env(),
-        rasterio.open(
-            path,
-            "w",
-            driver="GTiff",
-            width=pixels.shape[2],
-            height=pixels.shape[1],
-            count=pixels.shape[0],
-            dtype=pixels.dtype,
-            crs=None if gcps is not None else crs,
-            **where,
-            **profile,
-        ) as out,
-    ):
+    where = {} if gcps is not None or place == Affine.identity() else {"transform": place}
+    with warnings.catch_warnings(), safe_env():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        shape = {"count": pixels.shape[0], "height": pixels.shape[1], "width": pixels.shape[2], "dtype": pixels.dtype}
+        out = rasterio.open(path, "w", driver="GTiff", crs=None if gcps is not None else crs, **shape, **where, **profile)
         out.write(pixels)
         if gcps is not None:
             out.gcps = (gcps, rasterio.CRS.from_user_input(crs))
@@ -60,6 +50,7 @@ def write_raster(
             out.write_colormap(1, colormap)
         if tags:
             out.update_tags(**tags)
+        out.close()
     return path
 
 
