@@ -151,21 +151,18 @@ def _jobs(
             TILES_JOB,
             selection(main.tiles.key),
             description="Tiles over a range of partitions of one window.",
-            partitions_def=partitions.window_tiles,
             tags=tags,
         ),
         dg.define_asset_job(
             MANIFEST_JOB,
             selection(main.manifest.key),
             description="The manifest of a window.",
-            partitions_def=partitions.windows,
             tags=tags,
         ),
         dg.define_asset_job(
             OUTPUTS_JOB,
             selection(*(item.key for item in main.outputs)),
             description="Catalogue, statistics and report of a window.",
-            partitions_def=partitions.windows,
             tags=tags,
         ),
         dg.define_asset_job(
