@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli import dev, doctor, keys, leases, maintenance, plan, quarantine, running, status, units
+from pipelines.cli import demo, dev, doctor, keys, leases, maintenance, plan, quarantine, running, status, units
 from pipelines.cli.exits import EPILOG, ExitCode
 from pipelines.cli.options import ConfigOption, use_config
 from resources.errors import TilewrightError
@@ -32,6 +32,7 @@ app.add_typer(leases.app, name="leases")
 app.command("verify", epilog=EPILOG)(maintenance.verify)
 app.command("sweep", epilog=EPILOG)(maintenance.sweep)
 app.command("rebuild-ledger", epilog=EPILOG)(maintenance.rebuild_ledger)
+app.command("demo", epilog=EPILOG)(demo.demo)
 app.command("dev", epilog=EPILOG)(dev.dev)
 app.command("keys", epilog=EPILOG)(keys.keys)
 

@@ -59,6 +59,8 @@ LATE = Cut("late", _at(2, 7), (0.30, 0.30, 0.55, 0.55))
 CONFIGURATION = """\
 # The demo's configuration, written by `tilewright demo`. docs/configuration.md has every key.
 state = "state"
+# the daemon runs windows as soon as their scenes are there
+autostart = true
 
 [source]
 uri = "scenes"
@@ -103,7 +105,10 @@ later_base_s = 2.0
 later_cap_s = 5.0
 
 [sensors]
-interval_s = 5
+interval_s = 4
+
+[retention]
+staging_hours = 0
 """
 
 
