@@ -166,10 +166,13 @@ def deliver(
     Without channels nothing is sent and everything waits. After a crash: what was sent and not yet noted is sent once more.
     """
     due = outbox.due_alerts(now=now, repeat_every=repeat_every)
-    sent = completed = 0
+    sent = completed = told = 0
     failed: set[str] = set()
-    for row in due[:limit] if channels else ():
+    for row in due if channels else ():
+        if told >= limit:
+            break
         taken: list[datetime] = []
+        messages = 0
         for channel in channels:
             last = row.deliveries.get(channel.name)
             if last is not None and not (row.is_standing and now - last >= repeat_every):
@@ -177,9 +180,12 @@ def deliver(
             elif channel.name not in failed and channel.send(row.title, row.body, row.severity):
                 outbox.note_alert_delivery(row.id, channel.name, now)
                 taken.append(now)
-                sent += 1
+                messages += 1
             else:
                 failed.add(channel.name)
+        # only what was told counts: alerts that wait for a broken channel must not keep later ones from the others
+        told += messages > 0
+        sent += messages
         if len(taken) == len(channels):
             outbox.mark_alert_sent(row.id, min(taken))
             completed += 1

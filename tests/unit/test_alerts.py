@@ -78,6 +78,10 @@ def test_a_standing_fact_is_said_daily_and_then_falls_silent(ledger: Ledger, rec
     assert keep_standing(ledger, [_fact("letter.1", repeats=True)], prefix="letter.") == (1, 0)
     deliver(ledger, channels, now=clock.now, repeat_every=DAY)
     assert len(receiver.messages) == 4
+    keep_standing(ledger, [], prefix="letter.")
+    keep_standing(ledger, [_fact("letter.1", repeats=True)], prefix="letter.")
+    deliver(ledger, channels, now=clock.now + timedelta(hours=1), repeat_every=DAY)
+    assert len(receiver.messages) == 5, "back again within the day it is said at once"
 
 
 def test_resolving_touches_only_its_own_kind(ledger: Ledger, receiver: Receiver) -> None:
@@ -173,6 +177,17 @@ def test_a_call_is_bounded(ledger: Ledger, receiver: Receiver) -> None:
     report = deliver(ledger, channels, now=START, repeat_every=DAY, limit=3)
     assert (report.messages_sent, report.waiting) == (3, 2)
     deliver(ledger, channels, now=START, repeat_every=DAY, limit=3)
+    assert receiver.titles() == ["0", "1", "2", "3", "4"]
+
+
+def test_alerts_that_wait_for_a_broken_channel_do_not_hold_up_later_ones(ledger: Ledger, receiver: Receiver) -> None:
+    """However many alerts wait for the broken channel, the working one gets all of them, call by call."""
+    with receiving() as broken:
+        broken.fail()
+        channels = open_channels([broken.url, receiver.url])
+        enqueue(ledger, [_fact(f"f{number}", title=f"{number}") for number in range(5)])
+        for minute in range(3):
+            deliver(ledger, channels, now=START + timedelta(minutes=minute), repeat_every=DAY, limit=2)
     assert receiver.titles() == ["0", "1", "2", "3", "4"]
 
 

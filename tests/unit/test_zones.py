@@ -172,10 +172,11 @@ def test_window_without_complete_tiles_has_all_zones(tmp_path: Path) -> None:
 
 
 def test_nodata_and_nan_are_not_values(tmp_path: Path) -> None:
-    """Nodata pixels, and NaN in float tiles of any nodata, do not enter statistics and lower the covered share."""
+    """Nodata, and NaN and infinity in float tiles of any nodata, do not enter statistics and lower the covered share."""
     grid = metric_grid(columns=2, rows=1)
     left = np.full((1, 16, 16), 4.0, "float32")
-    left[0, :8] = np.nan
+    left[0, :4] = np.nan
+    left[0, 4:8] = np.inf
     right = np.full((1, 16, 16), 4.0, "float32")
     right[0, :, :4] = -9999.0
     rows = [
@@ -382,6 +383,7 @@ def test_key_sees_the_zone_file_and_absence_but_not_its_reason(tmp_path: Path) -
     absent = [tile_row(grid.tiles[-1], state=UnitState.FAILED, reason=reason) for reason in ("one", "two")]
     assert key(absent[0]) == key(absent[1])
     assert key(rows[-1]) != key(absent[0])
+    assert key(absent[0]) != key(tile_row(grid.tiles[-1], state=UnitState.RETIRED))
     assert key(rows[-1]) != key(rows[-1], zones_digest="0" * 64)
     assert key(rows[-1]) != key(rows[-1], zones=ZonesConfig(path=str(zones), id_field="name", statistics=("mean",)))
 
