@@ -150,6 +150,7 @@ class WindowPlan:
             scenes=found.used,
             source_dir=str(self._config.source_dir),
             missing_scenes=found.missing,
+            drivers=self._config.source.drivers,
             gdal_cache_mb=self._config.executor.gdal_cache_mb,
         )
         return UnitOfWork(

@@ -20,7 +20,7 @@ IO_MANAGER = "units"
 def after_attempt() -> dg.AutomationCondition:
     """Run when something upstream was attempted, also if all of it failed, and once for a burst of events.
 
-    `AutomationCondition.eager` would wait for ever on a missing tile; without `since_last_handled` an update during a run is lost.
+    `AutomationCondition.eager` would wait for ever on a missing tile; without `since_last_handled` an update in a run is lost.
     """
     something_new = dg.AutomationCondition.any_deps_updated() | dg.AutomationCondition.any_deps_match(
         dg.AutomationCondition.execution_failed().newly_true()
@@ -114,4 +114,3 @@ def tile_assets(
 
     assets = [scene_manifest, tiles, tile_catalogue, window_report]
     return assets if project.config.zones is None else [*assets, zone_statistics]
-

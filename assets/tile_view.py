@@ -56,7 +56,7 @@ def describe_window(project: Project) -> Describe:
 
 
 def _preview(project: Project, unit: UnitRow) -> str:
-    picture = tile_thumbnail(project.store.path(unit.output_uri), gdal_cache_mb=project.config.executor.gdal_cache_mb)
+    picture = tile_thumbnail(project.store.path(unit.output_uri))
     return f"![{unit.product} {unit.tile}]({data_uri(picture)})"
 
 
