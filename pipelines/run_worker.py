@@ -1,12 +1,15 @@
 """A child process that executes Dagster runs in turn, for `tilewright run`: requests are JSON lines on standard input.
 
 Runs are ordinary runs of the project's Dagster instance: the UI shows them, sensors see their end. They are executed in this
-process, so that nothing goes on writing when it is killed.
+process, so that nothing goes on writing when it is killed, and it dies with the command that started it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -15,6 +18,7 @@ import dagster as dg
 
 _RANGE_START = "dagster/asset_partition_range_start"
 _RANGE_END = "dagster/asset_partition_range_end"
+_PR_SET_PDEATHSIG = 1
 
 
 def execute(definitions: dg.Definitions, instance: dg.DagsterInstance, request: dict[str, Any]) -> bool:
@@ -43,5 +47,14 @@ def main(lines: Iterable[str]) -> None:
             sys.stdout.flush()
 
 
+def die_with_parent() -> None:
+    """Have the system kill this process when the one that started it is gone, however that one ended."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 if __name__ == "__main__":
+    die_with_parent()
     main(sys.stdin)

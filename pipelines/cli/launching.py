@@ -103,8 +103,7 @@ def execute_runs(
 ) -> int:
     """Execute runs in one child process and wait; returns the child's exit code (0 also when runs failed, negative when killed).
 
-    The child's own words go to `log`. After a crash of this process: the child ends with its standard input, or goes on and its
-    work is kept; either way the ledger knows.
+    The child's own words go to `log`. After a crash of this process: the child is killed by the system, and the next run goes on.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as stream:
