@@ -27,7 +27,7 @@ def sweep_job(opened: Opened, *, is_on: bool) -> Job:
     """Nightly: abandoned staging files, and superseded outputs whose time is over."""
 
     @dg.op
-    def sweep(context: dg.OpExecutionContext) -> None:
+    def sweep_files(context: dg.OpExecutionContext) -> None:
         project = opened()
         retention = project.config.retention
         removed: list[Swept] = []
@@ -47,7 +47,7 @@ def sweep_job(opened: Opened, *, is_on: bool) -> Job:
 
     @dg.job(name="sweep", description="Removes abandoned staging files and superseded outputs whose time is over.")
     def sweep_store() -> None:
-        sweep()
+        sweep_files()
 
     schedule = dg.ScheduleDefinition(
         name="nightly_sweep", job=sweep_store, cron_schedule="17 3 * * *", execution_timezone="UTC", default_status=_status(is_on)
@@ -59,7 +59,7 @@ def verification_job(watched: Sequence[Watched], opened: Opened, *, is_on: bool)
     """Weekly: every recorded output is read and its digest compared; what differs is done again."""
 
     @dg.op
-    def verify(context: dg.OpExecutionContext) -> None:
+    def compare_digests(context: dg.OpExecutionContext) -> None:
         project = opened()
         failed = []
         for item in watched:
@@ -76,7 +76,7 @@ def verification_job(watched: Sequence[Watched], opened: Opened, *, is_on: bool)
 
     @dg.job(name="deep_verification", description="Reads every recorded output and compares its digest with the ledger.")
     def verify_outputs() -> None:
-        verify()
+        compare_digests()
 
     schedule = dg.ScheduleDefinition(
         name="weekly_deep_verification",

@@ -1,7 +1,7 @@
 """A small code location over the asset of `tests.support.batches`: real definitions, sensors and checks, no rasters.
 
-`location` is for tests in one process; `defs` is loaded by code servers, from the configuration that `TILEWRIGHT_CONFIG` names and the
-`bytes.json` beside it, which says how many partitions there are and how units misbehave.
+`location` is for tests in one process; `defs` is loaded by code servers, from the configuration that `TILEWRIGHT_CONFIG` names
+and the `bytes.json` beside it, which says how many partitions there are and how units misbehave.
 """
 
 import json
@@ -162,7 +162,7 @@ def location(project: BytesProject, *, interval_s: int = 4) -> Location:
             with seen.open("a") as stream:
                 stream.write(f"{context.run.run_id} {','.join(context.partition_keys)}\n")
             batch = Some(project.batch(), context.partition_keys)
-            return UnitsOutput(batch, project.engine(), context.add_asset_metadata, lambda report, row: counts_metadata(row))
+            return UnitsOutput(batch, project.engine(), context.add_asset_metadata, lambda _, row: counts_metadata(row))
 
         definitions = dg.Definitions(
             assets=[bytes_asset],

@@ -340,7 +340,7 @@ SHOWN = st.builds(
 def test_whatever_is_the_case_only_due_partitions_are_asked_for(
     rows: list[DuePartition], requests: dict[str, RequestRow], shown: Shown, bounds: Bounds, is_fit: bool
 ) -> None:
-    """Asks hold due partitions only, each once, in whole ranges of one window, within the bounds; heals hold settled ones only."""
+    """Asks hold due partitions only, each once, in whole ranges of one window, within the bounds; heals only settled ones."""
     settled = set(ORDER) - {row.partition for row in rows}
     found = judged(*rows, requests=requests, shown=shown, settled=settled, bounds=bounds, problems=() if is_fit else ("unfit",))
     by_name = {row.partition: row for row in rows}
