@@ -114,6 +114,9 @@ class Inspector:
     def look_at(self, paths: Sequence[Path]) -> Iterator[Finding]:
         """A finding for each path, in order. Starts no process for an empty list."""
         window = 4 * self.limits.workers
+        if paths and self._pool is None:
+            # a child takes longer to start than ten files take to look at
+            self._pool = self._start(min(self.limits.workers, 1 + len(paths) // 10))
         waiting: list[tuple[Path, ProcessFuture[Finding]]] = []
         for path in paths:
             waiting.append((path, self._submit(path)))
@@ -122,14 +125,16 @@ class Inspector:
         while waiting:
             yield self._result(*waiting.pop(0))
 
+    def _start(self, workers: int) -> ProcessPool:
+        return ProcessPool(
+            max_workers=workers,
+            context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(os.getpid(), self.limits.memory_mb),
+        )
+
     def _submit(self, path: Path) -> ProcessFuture[Finding]:
-        if self._pool is None:
-            self._pool = ProcessPool(
-                max_workers=self.limits.workers,
-                context=multiprocessing.get_context("spawn"),
-                initializer=_start_worker,
-                initargs=(os.getpid(), self.limits.memory_mb),
-            )
+        assert self._pool is not None
         return self._pool.schedule(_look_in_child, args=(os.fspath(path), self.limits), timeout=self.limits.wall_s)
 
     def _result(self, path: Path, future: ProcessFuture[Finding], *, again: bool = True) -> Finding:
