@@ -1,8 +1,8 @@
 """Formulas over band names, e.g. `(nir - red) / (nir + red)`; `;` separates the outputs.
 
 Formulas come from a configuration file and are checked against a short list of what may stand in them, before anything is
-computed. All numbers are 64-bit floats. A pixel is absent where any band of its formula is absent, and where the result is no finite number
-(division by zero, the logarithm of a negative number).
+computed. All numbers are 64-bit floats. A pixel is absent where any band of its formula is absent, and where the result is
+no finite number (division by zero, the logarithm of a negative number).
 """
 
 from __future__ import annotations

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import pyproj
 from affine import Affine
 from numpy.typing import NDArray
 from rasterio.crs import CRS
-from rasterio.errors import RasterioError
-from rasterio.warp import transform as transform_points
 
 Points = NDArray[np.float64]
 
-_SAMPLES = 9
+# a scene of the whole world has few points that a local grid can describe
+_SAMPLES = (9, 65)
+_SAMPLES_MIN = 5
 _NEARLY_WHOLE = 0.05
 _OVERVIEW_SLACK = 0.1
 _OUTLIER = 8.0
@@ -73,31 +74,18 @@ def fit_of(
     *, crs: str, transform: tuple[float, ...], width: int, height: int, grid_crs: str, pixel_width: float, pixel_height: float
 ) -> Fit:
     """How a band of `width` x `height` pixels fits a grid with pixels of that size. Median over points spread over the band."""
-    source = Affine(*transform[:6])
-    inverse = ~source
-    spread = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
-    columns, rows = (axis.ravel() for axis in np.meshgrid(spread * width, spread * height))
-    x = source.a * columns + source.b * rows + source.c
-    y = source.d * columns + source.e * rows + source.f
-    here, there = parse_crs(crs), parse_crs(grid_crs)
-    if here == there:
-        ax, bx = inverse.a * pixel_width, inverse.b * pixel_height
-        ay, by = inverse.d * pixel_width, inverse.e * pixel_height
-        across, down = abs(ax) + abs(bx), abs(ay) + abs(by)
+    place = Affine(*transform[:6])
+    if parse_crs(crs) == parse_crs(grid_crs):
+        inverse = ~place
+        across = abs(inverse.a * pixel_width) + abs(inverse.b * pixel_height)
+        down = abs(inverse.d * pixel_width) + abs(inverse.e * pixel_height)
         return Fit(_tidy(across), _tidy(down), _tidy(across * down))
-    grid_x, grid_y = _moved(here, there, x, y)
-    spans = []
-    for dx, dy in ((pixel_width, 0.0), (0.0, pixel_height)):
-        low_x, low_y = _moved(there, here, grid_x - dx / 2, grid_y - dy / 2)
-        high_x, high_y = _moved(there, here, grid_x + dx / 2, grid_y + dy / 2)
-        along_x, along_y = high_x - low_x, high_y - low_y
-        spans.append((np.abs(inverse.a * along_x + inverse.b * along_y), np.abs(inverse.d * along_x + inverse.e * along_y)))
-    with np.errstate(invalid="ignore"):
-        across, down = spans[0][0] + spans[1][0], spans[0][1] + spans[1][1]
-    usable = np.isfinite(across) & np.isfinite(down)
-    if not usable.any():
+    for samples in _SAMPLES:
+        across, down = _spans(crs, place, (width, height), grid_crs, (pixel_width, pixel_height), samples)
+        if across.size >= _SAMPLES_MIN:
+            break
+    if not across.size:
         return Fit(1.0, 1.0, 1.0)
-    across, down = across[usable], down[usable]
     typical = float(np.median(across)), float(np.median(down))
     area = across * down
     # a sample whose pixel lies across the edge of the grid's world spans nearly all of the source
@@ -105,12 +93,36 @@ def fit_of(
     return Fit(_tidy(typical[0]), _tidy(typical[1]), _tidy(area_max))
 
 
-def _moved(here: CRS, there: CRS, x: Points, y: Points) -> tuple[Points, Points]:
-    try:
-        moved = transform_points(here, there, x, y)
-    except RasterioError:
-        return np.full(x.shape, np.nan), np.full(x.shape, np.nan)
-    return np.asarray(moved[0]), np.asarray(moved[1])
+@lru_cache(maxsize=256)
+def _transformer(here: str, there: str) -> pyproj.Transformer:
+    return pyproj.Transformer.from_crs(here, there, always_xy=True)
+
+
+def _spans(
+    crs: str, place: Affine, shape: tuple[int, int], grid_crs: str, pixel: tuple[float, float], samples: int
+) -> tuple[Points, Points]:
+    """Source columns and rows that grid pixels span, at those of `samples` x `samples` points that both CRSs can describe."""
+    spread = (np.arange(samples) + 0.5) / samples
+    columns, rows = (axis.ravel() for axis in np.meshgrid(spread * shape[0], spread * shape[1]))
+    x, y = place.a * columns + place.b * rows + place.c, place.d * columns + place.e * rows + place.f
+    grid_x, grid_y = moved(crs, grid_crs, x, y)
+    inverse = ~place
+    across, down = np.zeros(x.shape), np.zeros(x.shape)
+    with np.errstate(invalid="ignore"):
+        for dx, dy in ((pixel[0] / 2, 0.0), (0.0, pixel[1] / 2)):
+            low_x, low_y = moved(grid_crs, crs, grid_x - dx, grid_y - dy)
+            high_x, high_y = moved(grid_crs, crs, grid_x + dx, grid_y + dy)
+            along_x, along_y = high_x - low_x, high_y - low_y
+            across += np.abs(inverse.a * along_x + inverse.b * along_y)
+            down += np.abs(inverse.d * along_x + inverse.e * along_y)
+    usable = np.isfinite(across) & np.isfinite(down)
+    return across[usable], down[usable]
+
+
+def moved(here: str, there: str, x: Points, y: Points) -> tuple[Points, Points]:
+    """Coordinates of `here` in `there`, not finite where there are none. GDAL raises for all points when one has no place."""
+    result = _transformer(here, there).transform(x, y)
+    return np.asarray(result[0], dtype=np.float64), np.asarray(result[1], dtype=np.float64)
 
 
 def _tidy(value: float) -> float:

@@ -1,7 +1,7 @@
 """Masks from QA bands: which pixels of a scene are left out.
 
-QA bands are bit fields: a bit is tested, never the whole number. They are read nearest and at full resolution, because an averaged
-bit field means nothing. A pixel that the QA band does not cover, or marks as nodata, is left out.
+QA bands are bit fields: a bit is tested, never the whole number. They are read nearest and at full resolution, because an
+averaged bit field means nothing. A pixel that the QA band does not cover, or marks as nodata, is left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Windowed reads of scenes onto the grid, exact and independent of the batch.
 
 Every read goes through a `WarpedVRT` with the exact transformer, in blocks whose share of the source is bounded, so that memory
-does not grow with the scene. Values arrive as floats that hold the source's numbers exactly; NaN means absent, whatever the source
-calls it: nodata, a mask, alpha, NaN, or no pixel at all. Bands of one file are read together as gdalwarp does it: a pixel where all
-are nodata is absent, and a nodata pixel of one band is kept out of that band's interpolation.
+does not grow with the scene. Values arrive as floats that hold the source's numbers exactly; NaN means absent, whatever the
+source calls it: nodata, a mask, alpha, NaN, or no pixel at all. Bands of one file are read together as gdalwarp does it: a pixel
+where all are nodata is absent, and a nodata pixel of one band is kept out of that band's interpolation.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from affine import Affine
 from numpy.typing import NDArray
+from rasterio._err import CPLE_BaseError
 from rasterio.enums import Resampling
+from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
 from rasterio.vrt import WarpedVRT
 
 from assets.grid import TileBox
-from assets.products.fit import Fit, fit_of, overview_for, parse_crs
+from assets.products.fit import Fit, fit_of, moved, overview_for, parse_crs
 from assets.products.model import SceneInput
 from assets.scenes.model import BandRef, band_path, file_changed
 from resources.errors import ErrorKind, InputRejected, TransientError
@@ -34,8 +36,9 @@ Values = NDArray[Any]
 # GDAL mixes a half transparent pixel with what lies below it unless that is marked as empty, for which it needs a number
 _EMPTY = -(2.0**126)
 _EXACT_TRANSFORMER = 1e-9
-_SOURCE_PIXELS_MAX = 16_000_000
-_MARGIN_PX = 8
+_SOURCE_PIXELS_MAX = 4_000_000
+_SMALLEST_PX = 4
+_PROBES = 17
 _NARROW = frozenset({"uint8", "int8", "uint16", "int16", "float32"})
 _WORLD_WIDTH = {"EPSG:3857": 2 * math.pi * 6378137.0}
 
@@ -57,6 +60,15 @@ class Block:
         return slice(self.row, self.row + self.height), slice(self.column, self.column + self.width)
 
 
+def parts_of(block: Block, height: int, width: int) -> Iterator[Block]:
+    """The block cut into blocks of at most `height` x `width` pixels, in reading order."""
+    for row in range(0, block.height, height):
+        for column in range(0, block.width, width):
+            place = block.transform @ Affine.translation(column, row)
+            rows, columns = min(height, block.height - row), min(width, block.width - column)
+            yield Block(block.row + row, block.column + column, rows, columns, place, block.crs)
+
+
 @dataclass(frozen=True, slots=True)
 class SceneReader:
     """Reads bands of scenes onto blocks of one tile. `source_dir` is the folder that uris hang from."""
@@ -70,29 +82,20 @@ class SceneReader:
         height, width = self.box.shape
         densest = max((self._fit(scene.bands[name]).area_max for scene in scenes for name in names), default=1.0)
         budget = max(1, min(pixels_max, int(_SOURCE_PIXELS_MAX / max(densest, 1e-6))))
-        columns = min(width, max(1, budget if budget < width else width))
-        rows = min(height, max(1, budget // columns))
-        if budget < width:
-            # square blocks waste least of what is read around their edges
-            columns = rows = max(1, math.isqrt(budget))
-        for row in range(0, height, rows):
-            for column in range(0, width, columns):
-                yield Block(
-                    row,
-                    column,
-                    min(rows, height - row),
-                    min(columns, width - column),
-                    self.box.transform @ Affine.translation(column, row),
-                    self.box.crs,
-                )
+        if height * width <= budget:
+            rows, columns = height, width
+        else:
+            # square, because every block also reads a margin all around it
+            rows = columns = max(1, math.isqrt(budget))
+        yield from parts_of(Block(0, 0, height, width, self.box.transform, self.box.crs), rows, columns)
 
     def read(
         self, scene: SceneInput, names: Sequence[str], block: Block, *, resampling: str, full_resolution: bool = False
     ) -> Values:
         """The bands `names` of a scene on a block, `(band, y, x)`, float32 where that holds the source's numbers, else float64.
 
-        `full_resolution` keeps overviews out. Raises `InputRejected` with the scene's digest for what cannot be decoded (no retry),
-        and `TransientError` (INPUT_CHANGED, retry) when a file is not the one that was pinned.
+        `full_resolution` keeps overviews out. Raises `InputRejected` with the scene's digest for what cannot be decoded (no
+        retry), and `TransientError` (INPUT_CHANGED, retry) when a file is not the one that was pinned.
         """
         files: dict[str, list[BandRef]] = {}
         for name in names:
@@ -120,11 +123,11 @@ class SceneReader:
                 fit = self._fit(band)
                 level = None if full_resolution else overview_for(fit, source.overviews(band.index))
                 if level is None:
-                    values = _warp(source, bands, block, fit=fit, resampling=resampling)
+                    values = _warp_describable(source, bands, block, fit=fit, resampling=resampling)
                 else:
                     with self._open(scene, band, level) as reduced:
                         fit = fit.reduced(source.width / reduced.width)
-                        values = _warp(reduced, bands, block, fit=fit, resampling=resampling)
+                        values = _warp_describable(reduced, bands, block, fit=fit, resampling=resampling)
         except InputRejected:
             # a file that is being replaced reads like a broken one
             self._refuse_changed(scene, band)
@@ -173,6 +176,31 @@ class SceneReader:
                 input_digest=scene.digest,
                 kind=ErrorKind.NO_CRS,
             )
+
+
+def _warp_describable(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit: Fit, resampling: str) -> Values:
+    """`_warp`, with pixels absent that have no place in the source's CRS: GDAL fails for the whole block when it meets one."""
+    try:
+        return _warp(source, bands, block, fit=fit, resampling=resampling)
+    except (CPLE_BaseError, RasterioError):
+        if _is_describable(source, block):
+            raise
+    result = np.full((len(bands), block.height, block.width), np.nan)
+    if max(block.height, block.width) > _SMALLEST_PX:
+        height, width = -(-block.height // 2), -(-block.width // 2)
+        for part in parts_of(block, height, width):
+            rows, columns = slice(part.row - block.row, None), slice(part.column - block.column, None)
+            values = _warp_describable(source, bands, part, fit=fit, resampling=resampling)
+            result[:, rows, columns][:, : part.height, : part.width] = values
+    return result
+
+
+def _is_describable(source: DatasetReader, block: Block) -> bool:
+    along, down = (np.linspace(0, side, _PROBES) for side in (block.width, block.height))
+    columns, rows = (axis.ravel() for axis in np.meshgrid(along, down))
+    place = block.transform
+    x, y = place.a * columns + place.b * rows + place.c, place.d * columns + place.e * rows + place.f
+    return bool(np.isfinite(moved(block.crs, source.crs.to_wkt(), x, y)).all())
 
 
 def _warp(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit: Fit, resampling: str) -> Values:

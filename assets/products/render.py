@@ -107,7 +107,7 @@ def scene_values(product: ProductConfig, reader: SceneReader, scene: SceneInput,
 
 
 def finished(product: ProductConfig, values: Values) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """`values` `(band, y, x)`, NaN where absent, as the product's dtype, and where they are valid. Absent ones hold nodata or 0."""
+    """`values` `(band, y, x)`, NaN where absent, in the product's dtype, and where they are valid. Absent is nodata or 0."""
     kind = np.dtype(product.dtype)
     valid = ~np.isnan(values)
     if product.nodata is None:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 from affine import Affine
 from pyproj import Transformer
 
 from assets.grid import TileBox
 from assets.products.fit import fit_of
 from resources.config import ProductConfig
+from resources.gdal_safety import safe_env
 from tests.support.pixels import UTM, gdalwarp, rendered, scene_of, square, tile_request, write_raster
 
 GDAL_NAMES = {"nearest": "near", "cubic_spline": "cubicspline"}
@@ -196,7 +198,7 @@ def test_pixels_do_not_depend_on_the_blocks_a_tile_is_made_in(
     scene = scene_of(sources, sources / "plain.tif", RGB)
     for resolution in (9.7, 57.0):
         request = tile_request(product, square("EPSG:3857", *MERCATOR, resolution, 128), [scene], sources)
-        monkeypatch.setattr("assets.products.reading._SOURCE_PIXELS_MAX", 16_000_000)
+        monkeypatch.setattr("assets.products.reading._SOURCE_PIXELS_MAX", 4_000_000)
         at_once = rendered(request, sources / "once.tif")
         for budget in (20_000, 3_000):
             monkeypatch.setattr("assets.products.reading._SOURCE_PIXELS_MAX", budget)
@@ -249,3 +251,41 @@ def test_overlapping_scenes_equal_gdalwarp_of_all_in_reverse(tmp_path: Path) -> 
     last = product.model_copy(update={"compositing": "last"})
     values, _ = rendered(tile_request(last, box, scenes, tmp_path), tmp_path / "tile.tif")
     assert np.array_equal(values, gdalwarp(sheets, tmp_path / "warped.tif", box, "-r", "near"))
+
+
+@pytest.mark.parametrize("source", ["north", "south", "utm", "world"])
+def test_pixels_without_a_place_in_the_source_crs_are_absent(tmp_path: Path, source: str) -> None:
+    """A grid beyond the poles, or a world onto a local grid: what cannot be described is absent, the rest is right."""
+    array = ((np.arange(160_000).reshape(1, 400, 400) // 7) % 250 + 1).astype("uint8")
+    stereo = Affine(10_000, 0, -2_000_000, 0, -10_000, 2_000_000)
+    place, crs, box = {
+        "north": (stereo, "EPSG:3413", square("EPSG:4326", -180, 100, 0.7, 512)),
+        "south": (stereo, "EPSG:3031", square("EPSG:4326", -180, -60, 0.18, 512)),
+        "utm": (Affine(1000, 0, 300_000, 0, -1000, 5_200_000), UTM, square("EPSG:4326", -180, 90, 1.4, 256)),
+        "world": (Affine(0.9, 0, -180, 0, -0.45, 90), "EPSG:4326", square("EPSG:32633", 300_000, 5_200_000, 1000.0, 128)),
+    }[source]
+    write_raster(tmp_path / f"{source}.tif", array, transform=place, crs=crs)
+    product = ProductConfig(name="p", bands=("b1",), dtype="uint8", resampling="nearest")
+    assert agree(tmp_path, source, box, product) > 0
+
+
+def test_a_tile_of_the_whole_world_takes_a_small_scene(tmp_path: Path) -> None:
+    """At zoom 0 most of the tile lies outside what UTM can describe; the scene's few pixels are there, as with gdalwarp."""
+    array = np.full((1, 400, 400), 9, dtype="uint8")
+    write_raster(tmp_path / "utm.tif", array, transform=Affine(1000, 0, 300_000, 0, -1000, 5_200_000))
+    half = 20037508.342789244
+    product = ProductConfig(name="p", bands=("b1",), dtype="uint8", resampling="nearest")
+    assert agree(tmp_path, "utm", square("EPSG:3857", -half, half, 2 * half / 256), product) > 0
+
+
+def test_jpeg_2000_sources_are_read_with_their_resolution_levels(tmp_path: Path) -> None:
+    """A Sentinel-2 like JP2 equals gdalwarp at full resolution and at those its own levels serve."""
+    array = (picture(1200)[:1].astype("uint16") * 40).copy()
+    options = {"QUALITY": "100", "REVERSIBLE": "YES", "width": 1200, "height": 1200, "count": 1, "dtype": "uint16"}
+    with safe_env(), rasterio.open(
+        tmp_path / "s.tif", "w", driver="JP2OpenJPEG", crs=UTM, transform=NORTH_UP, **options
+    ) as out:  # fmt: skip
+        out.write(array)
+    product = ProductConfig(name="p", bands=("b1",), dtype="uint16", resampling="bilinear")
+    for resolution in (10.0, 20.0, 41.0):
+        assert agree(tmp_path, "s", square(UTM, 500_003, 4_999_996, resolution, 128), product) == 1.0

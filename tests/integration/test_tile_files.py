@@ -286,3 +286,26 @@ def test_a_tile_without_scenes_is_empty(tmp_path: Path) -> None:
         metrics = render_tile(request, tmp_path / "t.tif")
         validate_tile(request, tmp_path / "t.tif")
         assert metrics == {"valid_share": 0.0, "bands": [{"name": "b1", "valid": 0}], "source_scenes": []}
+
+
+def test_a_scene_that_cannot_be_seen_is_not_read(scene: SceneInput, tmp_path: Path) -> None:
+    """Once every pixel is filled, later scenes are left alone: a broken one below costs nothing and rejects nothing."""
+    below = write_raster(tmp_path / "source" / "below.tif", waves(3), transform=NORTH_UP)
+    hidden = scene_of(tmp_path / "source", below, RGB)
+    below.unlink()
+    product = ProductConfig(name="p", bands=RGB, dtype="uint8")
+    metrics = render_tile(tile_request(product, BOX, [scene, hidden], tmp_path / "source"), tmp_path / "t.tif")
+    assert metrics["source_scenes"] == ["scene"]
+    last = product.model_copy(update={"compositing": "last"})
+    render_tile(tile_request(last, BOX, [hidden, scene], tmp_path / "source"), tmp_path / "t.tif")
+
+
+@pytest.mark.parametrize("nodata", [-9999, 300, 1e30, float("nan")])
+def test_nodata_that_no_pixel_can_hold_hides_nothing(tmp_path: Path, nodata: float) -> None:
+    """A byte file that says nodata is -9999, or NaN, has every pixel."""
+    path = write_raster(tmp_path / "s.tif", waves(1), transform=NORTH_UP)
+    with safe_env(), rasterio.open(path, "r+") as source:
+        source.nodata = nodata
+    product = ProductConfig(name="p", bands=("b1",), dtype="uint8")
+    _, valid = rendered(tile_request(product, BOX, [scene_of(tmp_path, path)], tmp_path), tmp_path / "t.tif")
+    assert valid.all()

@@ -29,7 +29,7 @@ SHARED_SCENES = Path(__file__).parents[2] / ".." / "shared" / "data" / "scenes"
 def write_raster(
     path: Path, array: np.ndarray, *, transform: Affine, crs: str = UTM, overviews: Sequence[int] = (), **profile: Any
 ) -> Path:
-    """Write `array` `(band, y, x)` as a GeoTIFF; `mask` `(y, x)` becomes an internal mask, `resample` is how overviews are made."""
+    """Write `array` `(band, y, x)` as a GeoTIFF; `mask` `(y, x)` becomes an internal mask, `resample` makes overviews."""
     mask, scales, offsets = profile.pop("mask", None), profile.pop("scales", None), profile.pop("offsets", None)
     resample = profile.pop("resample", "average")
     path.parent.mkdir(parents=True, exist_ok=True)
