@@ -8,7 +8,6 @@ size (only median, majority and minority keep the distinct values of a zone).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyproj
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from assets.grid import TileBox
 from assets.tile_mosaic import TileMosaic
 from assets.window_tiles import WindowTiles
 from assets.zone_file import ID_COLUMN, NOTE_COLUMN, read_zones, zone_file_digest
@@ -28,7 +28,6 @@ from resources.errors import ErrorKind, TransientError, UnitRejected
 OPERATION = "zone_statistics"
 VERSION = "1"
 METADATA_KEY = b"tilewright"
-_CELLS_MAX = 4_000_000
 _EDGE_PARTS = 128
 
 
@@ -99,7 +98,7 @@ def write_zone_statistics(request: ZonesRequest, path: Path) -> dict[str, Any]:
     if zone_file_digest(request.zones_path) != request.zones_digest:
         raise TransientError(f"zones.path: {request.zones_path} changed since the plan was made", kind=ErrorKind.INPUT_CHANGED)
     zones = read_zones(request.zones_path, request.zones)
-    in_grid = [_to_grid(shape, zones.crs, request.grid_crs) for shape in zones.geometry]
+    in_grid = _in_grid(zones, request.grid_crs)
     for place, (shape, moved) in enumerate(zip(zones.geometry, in_grid, strict=True)):
         if moved.is_empty and not shape.is_empty:
             zones.loc[place, NOTE_COLUMN] = f"lies where {request.grid_crs} is not defined"
@@ -172,14 +171,21 @@ def _counted_by_product(tiles: WindowTiles) -> dict[str, int]:
     return counts
 
 
-def _to_grid(shape: BaseGeometry, crs: pyproj.CRS, grid_crs: str) -> BaseGeometry:
-    """A zone in the grid's CRS; empty where that CRS cannot describe it. Edges get points so that they keep their curves."""
+def _in_grid(zones: Any, grid_crs: str) -> list[BaseGeometry]:
+    """Zones in the grid's CRS; empty where that CRS cannot describe one. Edges get points so that they keep their curves."""
     target = pyproj.CRS.from_user_input(grid_crs)
-    if shape.is_empty or crs.equals(target, ignore_axis_order=True):
+    if zones.crs.equals(target, ignore_axis_order=True):
+        return list(zones.geometry)
+    transformer = pyproj.Transformer.from_crs(zones.crs, target, always_xy=True)
+    return [_moved(shape, transformer) for shape in zones.geometry]
+
+
+def _moved(shape: BaseGeometry, transformer: pyproj.Transformer) -> BaseGeometry:
+    if shape.is_empty:
         return shape
     left, bottom, right, top = shape.bounds
     dense = shapely.segmentize(shape, max(right - left, top - bottom) / _EDGE_PARTS)
-    moved = shapely.transform(dense, pyproj.Transformer.from_crs(crs, target, always_xy=True).transform, interleaved=False)
+    moved = shapely.transform(dense, transformer.transform, interleaved=False)
     if not np.isfinite(shapely.get_coordinates(moved)).all():
         return shapely.Polygon()
     return moved if moved.is_valid else shapely.make_valid(moved)
@@ -188,106 +194,39 @@ def _to_grid(shape: BaseGeometry, crs: pyproj.CRS, grid_crs: str) -> BaseGeometr
 def _product_rows(
     request: ZonesRequest, zones: Any, in_grid: Sequence[BaseGeometry], *, product: str, bands: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
+    from assets.zone_coverage import coverage_statistics, no_coverage
+
+    statistics = request.zones.statistics
     tiles = request.tiles.of_product(product)
-    complete = shapely.STRtree([shapely.box(*tile.box.bounds) for tile in tiles.complete])
-    absent = shapely.STRtree([shapely.box(*tile.box.bounds) for tile in tiles.absent])
-    with _opened(request, tiles) as mosaic:
-        sources = [] if mosaic is None else [_band_source(mosaic, band) for band in range(1, len(bands) + 1)]
-        for zone_id, note, geometry, shape in zip(zones[ID_COLUMN], zones[NOTE_COLUMN], zones.geometry, in_grid, strict=True):
-            touched = _touches(complete, shape)
-            values = (
-                _statistics(sources, shape, request.zones.statistics)
-                if touched
-                else [_nothing(request.zones.statistics)] * len(bands)
-            )
-            missing = _touches(absent, shape)
-            for number, band_name in enumerate(bands, start=1):
-                yield {
-                    ID_COLUMN: zone_id,
-                    "product": product,
-                    "band": number,
-                    "band_name": band_name,
-                    **values[number - 1],
-                    "tiles": touched,
-                    "tiles_absent": missing,
-                    NOTE_COLUMN: note,
-                    "geometry": geometry,
-                }
+    touched = _touches([tile.box for tile in tiles.complete], in_grid)
+    missing = _touches([tile.box for tile in tiles.absent], in_grid)
+    covered = [place for place, count in enumerate(touched) if count]
+    results: dict[int, list[dict[str, float | None]]] = {}
+    if covered:
+        with TileMosaic(request.store_dir, tiles.complete, gdal_cache_mb=request.gdal_cache_mb) as mosaic:
+            found = coverage_statistics(mosaic, [in_grid[place] for place in covered], bands=len(bands), statistics=statistics)
+            results = dict(zip(covered, found, strict=True))
+    nothing = [no_coverage(statistics)] * len(bands)
+    facts = zip(zones[ID_COLUMN], zones[NOTE_COLUMN], zones.geometry, strict=True)
+    for place, (zone_id, note, geometry) in enumerate(facts):
+        for number, (band_name, values) in enumerate(zip(bands, results.get(place, nothing), strict=True), start=1):
+            yield {
+                ID_COLUMN: zone_id,
+                "product": product,
+                "band": number,
+                "band_name": band_name,
+                **values,
+                "tiles": touched[place],
+                "tiles_absent": missing[place],
+                NOTE_COLUMN: note,
+                "geometry": geometry,
+            }
 
 
-class _NoMosaic:
-    """Stands for a product without one complete tile."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def _opened(request: ZonesRequest, tiles: WindowTiles) -> TileMosaic | _NoMosaic:
-    if not tiles.complete:
-        return _NoMosaic()
-    return TileMosaic(request.store_dir, tiles.complete, gdal_cache_mb=request.gdal_cache_mb)
-
-
-def _touches(tree: shapely.STRtree, shape: BaseGeometry) -> int:
-    """How many tiles share more than an edge with a zone."""
-    if shape.is_empty or not len(tree):
-        return 0
-    found = tree.query(shape, predicate="intersects")
-    return int(shapely.relate_pattern(tree.geometries[found], shape, "T********").sum())
-
-
-def _band_source(mosaic: TileMosaic, band: int) -> Any:
-    from exactextract.raster import RasterSource
-
-    class BandSource(RasterSource):  # type: ignore[misc]
-        """One band of a mosaic, in exactextract's terms."""
-
-        def res(self) -> tuple[float, float]:
-            return mosaic.resolution
-
-        def extent(self) -> tuple[float, float, float, float]:
-            return mosaic.bounds
-
-        def nodata_value(self) -> None:
-            return None
-
-        def srs_wkt(self) -> None:
-            return None
-
-        def read_window(self, x0: int, y0: int, nx: int, ny: int) -> Any:
-            return mosaic.read(band, column=x0, row=y0, width=nx, height=ny)
-
-    source = BandSource()
-    source.set_name(f"band{band}")
-    return source
-
-
-def _statistics(sources: Sequence[Any], shape: BaseGeometry, statistics: Sequence[str]) -> list[dict[str, float | None]]:
-    """Statistics and covered share for each band, `shape` being in the grid's CRS."""
-    from exactextract import exact_extract
-
-    asked = list(dict.fromkeys(["count", *statistics]))
-    feature = {"type": "Feature", "properties": {}, "geometry": shapely.geometry.mapping(shape)}
-    found = exact_extract(list(sources), [feature], asked, max_cells_in_memory=_CELLS_MAX)[0]["properties"]
-    width, height = sources[0].res()
-    bands = []
-    for band in range(1, len(sources) + 1):
-        # exactextract leaves the source's name out when there is but one
-        prefix = f"band{band}_" if len(sources) > 1 else ""
-        values = {name: _number(found[prefix + name]) for name in statistics}
-        bands.append({**values, "covered_share": min(1.0, float(found[prefix + "count"]) * width * height / shape.area)})
-    return bands
-
-
-def _nothing(statistics: Sequence[str]) -> dict[str, float | None]:
-    return {**{name: 0.0 if name in ("count", "sum") else None for name in statistics}, "covered_share": 0.0}
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
+def _touches(boxes: Sequence[TileBox], shapes: Sequence[BaseGeometry]) -> list[int]:
+    """For each shape, how many of the boxes share more than an edge with it."""
+    tree = shapely.STRtree([shapely.box(*box.bounds) for box in boxes])
+    which, found = tree.query(shapes, predicate="intersects")
+    inside = shapely.relate_pattern(tree.geometries[found], np.asarray(shapes, dtype=object)[which], "T********")
+    counts = np.bincount(which[inside], minlength=len(shapes))
+    return [int(count) for count in counts]

@@ -251,7 +251,7 @@ def test_large_zone_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Monkey
         return read(self, band, column=column, row=row, width=width, height=height)
 
     monkeypatch.setattr(TileMosaic, "read", counted)
-    monkeypatch.setattr("assets.zones._CELLS_MAX", 300)
+    monkeypatch.setattr("assets.zone_coverage.CELLS_MAX", 300)
     found = _run(tmp_path, {"a": _square(5, 5, 470, 310)}).loc["a"]
     assert max(reads) <= 300
     assert len(reads) > 4
