@@ -104,7 +104,7 @@ def _build(project: Project, *, autostart: bool, replay_schedule: bool, executor
             letters_check(main.tiles, opened),
             scenes_check(main.manifest, lambda: list_scenes(project, now=project.ledger.clock())),
         ],
-        jobs=[*_jobs(main, partitions, max_runtime_s=sensors.max_runtime_s), *(job for job, _ in keeping)],
+        jobs=[*_jobs(main, max_runtime_s=sensors.max_runtime_s), *(job for job, _ in keeping)],
         schedules=[
             window_schedule(
                 main.tiles,
@@ -141,9 +141,7 @@ def _build(project: Project, *, autostart: bool, replay_schedule: bool, executor
     )
 
 
-def _jobs(
-    main: MainJob, partitions: ProjectPartitions, *, max_runtime_s: int
-) -> Sequence[dg.JobDefinition | "dg.UnresolvedAssetJobDefinition"]:
+def _jobs(main: MainJob, *, max_runtime_s: int) -> "Sequence[dg.JobDefinition | dg.UnresolvedAssetJobDefinition]":
     tags = {MAX_RUNTIME_TAG: str(max_runtime_s)}
     selection = dg.AssetSelection.assets
     return [

@@ -95,8 +95,9 @@ class Watched:
 
     def partitions_of(self, run: dg.DagsterRun) -> list[str]:
         """Partitions of this asset that a run works on; none when it has nothing to do with it."""
-        selection = run.asset_selection
-        if self.key not in selection if selection is not None else run.job_name not in self.jobs:
+        # a run of a whole job has no selection, or an empty one
+        is_mine = self.key in run.asset_selection if run.asset_selection else run.job_name in self.jobs
+        if not is_mine:
             return []
         tags = run.tags
         if RANGE_START_TAG in tags and RANGE_END_TAG in tags:
@@ -224,9 +225,11 @@ def run_request(
     if only_due:
         said[ONLY_DUE_TAG] = "true"
     if len(partitions) == 1:
-        return dg.RunRequest(run_key=run_key, job_name=watched.jobs[0], partition_key=partitions[0], tags=said)
+        return dg.RunRequest(
+            run_key=run_key, job_name=watched.jobs[0], asset_selection=[watched.key], partition_key=partitions[0], tags=said
+        )
     said |= {RANGE_START_TAG: partitions[0], RANGE_END_TAG: partitions[-1]}
-    return dg.RunRequest(run_key=run_key, job_name=watched.jobs[0], tags=said)
+    return dg.RunRequest(run_key=run_key, job_name=watched.jobs[0], asset_selection=[watched.key], tags=said)
 
 
 def _utc(moment: datetime) -> datetime:

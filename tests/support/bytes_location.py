@@ -28,6 +28,7 @@ from resources.store import LocalStore
 from tests.support.batches import ASSET, BytesBatch
 
 JOB = "bytes_of_window"
+CHECKS_JOB = "bytes_checks"
 WINDOW = "w1"
 CONFIGURATION = """
 [window]
@@ -169,6 +170,7 @@ def location(project: BytesProject, *, interval_s: int = 4) -> Location:
             asset_checks=[units_check(watched, opened), letters_check(watched, opened)],
             jobs=[
                 dg.define_asset_job(JOB, dg.AssetSelection.assets(watched.key)),
+                dg.define_asset_job(CHECKS_JOB, dg.AssetSelection.checks_for_assets(watched.key)),
             ],
             sensors=[
                 failed_partition_sensor(watched, opened, interval_s=interval_s),
