@@ -131,7 +131,8 @@ class WindowPlan:
             window=self.window,
             tile=tile.name,
             output_uri=f"{ASSET}/{product.name}/{self.window}/{tile.name}.{key[:SHORT_KEY_LENGTH]}.tif",
-            inputs=tuple(sorted({band.digest for scene in found.used for band in scene.bands.values()})),
+            # a scene that cannot be decoded is rejected by its own digest, one found unfit by a file's
+            inputs=tuple(sorted({digest for scene in found.used for digest in (scene.digest, *_band_digests(scene))})),
             spec={**ingredients, "scenes": [scene.scene_id for scene in found.used]},
         )
 
@@ -200,6 +201,10 @@ class WindowPlan:
 
 
 _PLACED = frozenset({SceneVerdict.ACCEPTED})
+
+
+def _band_digests(scene: SceneInput) -> set[str]:
+    return {band.digest for band in scene.bands.values()}
 
 
 def explain_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

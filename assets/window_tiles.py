@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -154,7 +154,7 @@ def window_tiles(rows: Iterable[TileRow], *, window: BatchWindow, grid: Grid) ->
                     bands=tuple(
                         BandStatistics(*(finite(band.get(name)) for name in _STATISTICS)) for band in metrics.get("bands") or ()
                     ),
-                    scenes=_scene_ids(metrics.get("source_scenes") or (row.spec or {}).get("scenes") or ()),
+                    scenes=_scene_ids(metrics.get("source_scenes") or _used(metrics, row.spec or {})),
                 )
             )
         else:
@@ -193,6 +193,13 @@ def finite(value: object) -> float | None:
 def relative_href(target_uri: str, *, from_uri: str) -> str:
     """`target_uri` as seen from the folder of `from_uri`; both are relative to the store."""
     return posixpath.relpath(target_uri, posixpath.dirname(from_uri) or ".")
+
+
+def _used(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[object]:
+    """The scenes of a unit's plan that gave it pixels; all of them where the metrics do not say."""
+    planned: Sequence[object] = spec.get("scenes") or ()
+    positions = metrics.get("scenes_used")
+    return planned if positions is None else [planned[i] for i in positions if i < len(planned)]
 
 
 def _scene_ids(scenes: Iterable[object]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ GDAL leaves no temporary file or sidecar beside it. No clock, path, run or attem
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from rasterio.io import DatasetReader, MemoryFile
 
 from assets.grid import TileBox
 from assets.products.fit import parse_crs
-from assets.products.model import OPERATION, RENDER_VERSION, TileRequest, output_names
+from assets.products.model import OPERATION, RENDER_VERSION, TileRequest, bands_required, output_names
 from resources.config import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.gdal_safety import open_raster, raster_errors, safe_env
@@ -39,7 +40,11 @@ class TilePixels:
 
 
 def tile_tags(request: TileRequest, metrics: dict[str, Any]) -> dict[str, str]:
-    """What a tile says of itself: enough to make its ledger row again."""
+    """What a tile says of itself: enough to make its ledger row again.
+
+    Only what its unit key is made from: names of scenes are not, so a renamed file gives the same bytes.
+    """
+    sources = [{name: scene.bands[name].digest for name in bands_required(request.product)} for scene in request.scenes]
     return {
         f"{TAG_PREFIX}UNIT_KEY": request.unit_key,
         f"{TAG_PREFIX}OPERATION": f"{OPERATION}/{RENDER_VERSION}",
@@ -47,7 +52,7 @@ def tile_tags(request: TileRequest, metrics: dict[str, Any]) -> dict[str, str]:
         f"{TAG_PREFIX}VERSION": request.product.version,
         f"{TAG_PREFIX}WINDOW": request.window,
         f"{TAG_PREFIX}TILE": request.tile.name,
-        f"{TAG_PREFIX}SOURCES": json.dumps([[scene.scene_id, scene.digest] for scene in request.scenes], separators=(",", ":")),
+        f"{TAG_PREFIX}SOURCES": json.dumps(sources, separators=(",", ":"), sort_keys=True),
         f"{TAG_PREFIX}LACKS": json.dumps(list(request.missing_scenes), separators=(",", ":")),
         f"{TAG_PREFIX}METRICS": json.dumps(metrics, separators=(",", ":"), sort_keys=True),
     }
@@ -181,7 +186,10 @@ def _rounded(bounds: tuple[float, ...], resolution: tuple[float, float]) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class TileTags:
-    """What a tile says of itself. `sources` are `(scene id, digest)`; `metrics` are those that `render_tile` returned."""
+    """What a tile says of itself. `sources` are digests by band name, a mapping for each scene in compositing order.
+
+    `lacks` are digests of scenes that it was composed without; `metrics` are those that `render_tile` returned.
+    """
 
     unit_key: str
     product: str
@@ -189,7 +197,7 @@ class TileTags:
     window: str
     tile: str
     operation: str
-    sources: tuple[tuple[str, str], ...]
+    sources: tuple[Mapping[str, str], ...]
     lacks: tuple[str, ...]
     metrics: dict[str, Any]
 
@@ -206,7 +214,7 @@ def read_tile_tags(path: Path) -> TileTags | None:
             window=tags["WINDOW"],
             tile=tags["TILE"],
             operation=tags["OPERATION"],
-            sources=tuple((scene, digest) for scene, digest in json.loads(tags["SOURCES"])),
+            sources=tuple(dict(scene) for scene in json.loads(tags["SOURCES"])),
             lacks=tuple(json.loads(tags["LACKS"])),
             metrics=json.loads(tags["METRICS"]),
         )

@@ -40,7 +40,7 @@ class SceneInput:
 class TileRequest:
     """One tile of one product, to be rendered. `scenes` are in the order that `order_scenes` gave.
 
-    `missing_scenes` are ids of rejected scenes that the tile is composed without; `drivers` may open a scene.
+    `missing_scenes` are digests of rejected scenes that the tile is composed without; `drivers` may open a scene.
     """
 
     product: ProductConfig

@@ -30,19 +30,20 @@ _WORKING_BYTES = 96 << 20
 def render_tile(request: TileRequest, path: Path) -> dict[str, Any]:
     """Write the tile to `path` as a Cloud Optimized GeoTIFF and return its metrics, the same that stand in its tags.
 
-    The bytes depend on the request alone. Raises `InputRejected` with the scene's digest (a scene cannot be decoded; no retry),
-    `TransientError` (a scene changed or cannot be read now; retry), `OSError` when the output cannot be written.
+    The bytes depend on what the unit key is made from, and on nothing else. `scenes_used` in the metrics are positions in
+    `request.scenes`. Raises `InputRejected` with the scene's digest (a scene cannot be decoded; no retry), `TransientError` (a
+    scene changed or cannot be read now; retry), `OSError` when the output cannot be written.
     After a crash: `path`, a staging name, may hold part of a file; nothing else is left.
     """
     with safe_env(request.gdal_cache_mb):
-        pixels, sources = render_pixels(request)
-        metrics = _metrics(pixels, sources)
+        pixels, used = render_pixels(request)
+        metrics = _metrics(pixels, used)
         write_cog(path, pixels, box=request.box, product=request.product, tags=tile_tags(request, metrics))
     return metrics
 
 
-def render_pixels(request: TileRequest) -> tuple[TilePixels, tuple[str, ...]]:
-    """The tile's pixels, and the ids of the scenes they may have come from. Call inside `safe_env`; raises as `render_tile`."""
+def render_pixels(request: TileRequest) -> tuple[TilePixels, tuple[int, ...]]:
+    """The tile's pixels, and which of its scenes had any (positions). Call inside `safe_env`; raises as `render_tile`."""
     product, scenes = request.product, request.scenes
     _refuse_incomplete(request)
     reader = SceneReader(request.box, Path(request.source_dir), request.drivers)
@@ -59,7 +60,7 @@ def render_pixels(request: TileRequest) -> tuple[TilePixels, tuple[str, ...]]:
         if combined is None:
             combined = np.full((len(names), block.height, block.width), np.nan)
         values[:, rows, columns], valid[:, rows, columns] = finished(product, combined)
-    return TilePixels(values, valid, names), tuple(scene.scene_id for i, scene in enumerate(scenes) if i in used)
+    return TilePixels(values, valid, names), tuple(sorted(used))
 
 
 def _combine(
@@ -154,7 +155,7 @@ def _refuse_incomplete(request: TileRequest) -> None:
             )
 
 
-def _metrics(pixels: TilePixels, sources: tuple[str, ...]) -> dict[str, Any]:
+def _metrics(pixels: TilePixels, used: tuple[int, ...]) -> dict[str, Any]:
     bands = []
     for name, values, valid in zip(pixels.names, pixels.values, pixels.valid, strict=True):
         held = values[valid].astype(np.float64)
@@ -164,7 +165,7 @@ def _metrics(pixels: TilePixels, sources: tuple[str, ...]) -> dict[str, Any]:
             entry |= {key: _tidy(float(number)) for key, number in numbers.items()}
         bands.append(entry)
     share = float(pixels.valid.any(axis=0).mean())
-    return {"valid_share": _tidy(share), "bands": bands, "source_scenes": list(sources)}
+    return {"valid_share": _tidy(share), "bands": bands, "scenes_used": list(used)}
 
 
 def _tidy(number: float) -> float:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,27 +114,28 @@ def test_a_tile_says_what_it_is_made_from(scene: SceneInput, tmp_path: Path) -> 
     tags = read_tile_tags(tmp_path / "t.tif")
     assert tags is not None
     assert (tags.unit_key, tags.product, tags.version, tags.window, tags.tile) == ("ab" * 32, "rgb", "7", "2024-01-01", "10-1-2")
-    assert tags.sources == ((scene.scene_id, scene.digest),)
+    assert tags.sources == ({name: scene.bands[name].digest for name in RGB},)
     assert tags.lacks == ("bad_scene",)
     assert tags.metrics == metrics
-    assert metrics["source_scenes"] == ["scene"]
+    assert metrics["scenes_used"] == [0]
     assert metrics["valid_share"] == 1.0
     foreign = write_raster(tmp_path / "foreign.tif", waves(1), transform=NORTH_UP)
     assert read_tile_tags(foreign) is None
 
 
 def test_the_bytes_do_not_depend_on_place_or_process(scene: SceneInput, tmp_path: Path) -> None:
-    """Another process, folder, source folder and cache size give the same bytes."""
+    """Another process, folder, cache size, name and time of the scene, and bands nobody asked for, give the same bytes."""
     request = request_for(scene, tmp_path)
     render_tile(request, tmp_path / "a.tif")
     script = (
         "import pickle, sys; from dataclasses import replace; from pathlib import Path\n"
         "from assets.products.render import render_tile\n"
         "request = replace(pickle.loads(sys.stdin.buffer.read()), gdal_cache_mb=8)\n"
+        "scene = replace(request.scenes[0], scene_id='other', digest='f' * 64, acquired=request.scenes[0].acquired.replace(day=9))\n"
+        "scene = replace(scene, bands={name: band for name, band in scene.bands.items() if name != 'nir'})\n"
+        "request = replace(request, scenes=(scene,))\n"
         "render_tile(request, Path(sys.argv[1]))\n"
     )
-    import pickle
-
     target = tmp_path / "elsewhere" / "b.tif"
     target.parent.mkdir()
     environment = {**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"}
@@ -256,8 +259,6 @@ def test_validation_refuses_what_was_not_asked_for(scene: SceneInput, tmp_path: 
         "dtype": {"product": ProductConfig(name="p", bands=RGB, dtype="uint16")},
         "nodata": {"product": ProductConfig(name="p", bands=RGB, dtype="uint8", nodata=0)},
     }
-    from dataclasses import replace
-
     for fact, change in others.items():
         with pytest.raises(UnitRejected, match=fact) as caught:
             validate_tile(replace(request, **change), out)
@@ -285,7 +286,7 @@ def test_a_tile_without_scenes_is_empty(tmp_path: Path) -> None:
         request = tile_request(product, far, scenes, tmp_path)
         metrics = render_tile(request, tmp_path / "t.tif")
         validate_tile(request, tmp_path / "t.tif")
-        assert metrics == {"valid_share": 0.0, "bands": [{"name": "b1", "valid": 0}], "source_scenes": []}
+        assert metrics == {"valid_share": 0.0, "bands": [{"name": "b1", "valid": 0}], "scenes_used": []}
 
 
 def test_a_scene_that_cannot_be_seen_is_not_read(scene: SceneInput, tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ def test_a_scene_that_cannot_be_seen_is_not_read(scene: SceneInput, tmp_path: Pa
     below.unlink()
     product = ProductConfig(name="p", bands=RGB, dtype="uint8")
     metrics = render_tile(tile_request(product, BOX, [scene, hidden], tmp_path / "source"), tmp_path / "t.tif")
-    assert metrics["source_scenes"] == ["scene"]
+    assert metrics["scenes_used"] == [0]
     last = product.model_copy(update={"compositing": "last"})
     render_tile(tile_request(last, BOX, [hidden, scene], tmp_path / "source"), tmp_path / "t.tif")
 
