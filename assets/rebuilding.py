@@ -15,11 +15,12 @@ from assets.project import Project
 from assets.tiles import TilesBatch
 from assets.window_outputs import catalogue_batch, report_batch, zones_batch
 from resources.engine import Batch
-from resources.errors import TilewrightError
+from resources.errors import ErrorKind, TilewrightError, UnitRejected
 from resources.keys import digest_file
 from resources.ledger import UnitRow
+from resources.staging import remove_staged
 from resources.store import LocalStore
-from resources.units import Completion, UnitOfWork, UnitState
+from resources.units import Completion, Metrics, UnitOfWork, UnitState
 
 TILES = "tiles"
 _GROUP = 500
@@ -85,8 +86,9 @@ def _verified(store: LocalStore, work: UnitOfWork, recorded: Mapping[str, str], 
     path = store.path(uri)
     try:
         work.validate(path)
-        metrics = work.recover(path) if work.recover is not None else {}
-        found = Completion(work.unit.key, 0, uri, digest_file(path), path.stat().st_size, metrics)
+        digest = digest_file(path)
+        metrics = work.recover(path) if work.recover is not None else _metrics_by_doing(store, work, digest)
+        found = Completion(work.unit.key, 0, uri, digest, path.stat().st_size, metrics)
     except (TilewrightError, OSError, ValueError, RuntimeError) as error:
         # window outputs keep one name: an older one there is out of date, not damaged, and is made again by the next run
         if not work.replaces:
@@ -96,6 +98,18 @@ def _verified(store: LocalStore, work: UnitOfWork, recorded: Mapping[str, str], 
         unverified.append(f"{uri}: has digest {found.digest[:12]}..., the catalogue recorded {recorded[found.unit_key][:12]}...")
         return None
     return found
+
+
+def _metrics_by_doing(store: LocalStore, work: UnitOfWork, digest: str) -> Metrics:
+    """Metrics of an output that does not hold them itself: it is made again aside, and must be the same bytes."""
+    staged = store.staging_path(work.unit.output_uri, run_id="rebuild")
+    try:
+        metrics = work.work(staged)
+        if digest_file(staged) != digest:
+            raise UnitRejected("made again it has other bytes", kind=ErrorKind.OUTPUT_DIFFERS, unit_key=work.unit.key)
+        return metrics
+    finally:
+        remove_staged(staged)
 
 
 def _catalogued(store: LocalStore, windows: Sequence[str]) -> dict[str, str]:
