@@ -8,6 +8,7 @@ that mosaics of two windows or products lie pixel on pixel.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from resources.errors import ErrorKind, UnitRejected
 OPERATION = "tile_index"
 VERSION = "1"
 LAYER = "tiles"
+_clock_lock = threading.Lock()
 _EPOCH = "1970-01-01T00:00:00.000Z"
 _GDAL_TYPES = {
     "uint8": "Byte",
@@ -78,7 +80,7 @@ def tile_index_ingredients(
             "product": [product.name, product.dtype, product.nodata, len(band_names(product))],
         },
         "destination": {"window": tiles.window.key, "product": product.name},
-        "inputs": tiles.of_product(product.name).fingerprint()["complete"],
+        "inputs": tiles.of_product(product.name).outputs(),
     }
 
 
@@ -166,12 +168,13 @@ def _layer_metadata(request: TileIndexRequest) -> dict[str, str]:
 
 @contextmanager
 def _standing_clock() -> Iterator[None]:
-    """Make GDAL write a fixed time where GeoPackage wants one, so that equal tiles give equal bytes."""
+    """Make GDAL write a fixed time where GeoPackage wants one, so that equal tiles give equal bytes. One thread at a time."""
     import pyogrio
 
-    before = pyogrio.get_gdal_config_option("OGR_CURRENT_DATE")
-    pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": _EPOCH})
-    try:
-        yield
-    finally:
-        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": before})
+    with _clock_lock:
+        before = pyogrio.get_gdal_config_option("OGR_CURRENT_DATE")
+        pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": _EPOCH})
+        try:
+            yield
+        finally:
+            pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": before})

@@ -104,10 +104,18 @@ class WindowTiles:
             absent=tuple(tile for tile in self.absent if tile.product == product),
         )
 
+    def outputs(self) -> list[list[str]]:
+        """Which tiles exist, for unit keys: what a tile holds follows from its key and digest."""
+        return [[tile.product, tile.tile.name, tile.key, tile.digest] for tile in self.complete]
+
     def fingerprint(self) -> dict[str, object]:
-        """What of the tiles decides a window output's bytes, for its unit key. Metrics and URIs follow from key and digest."""
+        """What decides the bytes of an output that also names scenes and reasons, for its unit key.
+
+        Scenes are listed apart: a scene that is renamed leaves its tiles, their keys and digests as they are.
+        """
         return {
-            "complete": [[tile.product, tile.tile.name, tile.key, tile.digest] for tile in self.complete],
+            "complete": self.outputs(),
+            "scenes": [list(tile.scenes) for tile in self.complete],
             "absent": [
                 [tile.product, tile.tile.name, tile.key, tile.state.value, tile.kind, tile.reason] for tile in self.absent
             ],

@@ -77,7 +77,7 @@ def zone_ingredients(
         "destination": {"window": tiles.window.key},
         "inputs": {
             "zones": zones_digest,
-            "complete": tiles.fingerprint()["complete"],
+            "complete": tiles.outputs(),
             "absent": [[tile.product, tile.tile.name] for tile in tiles.absent],
         },
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -165,6 +166,16 @@ def test_key_follows_what_the_catalogue_says(change: dict[str, object]) -> None:
     assert _request([tile_row(tiles[0])]).unit_key != _request([tile_row(tiles[0], **change)]).unit_key
 
 
+def test_renamed_scene_changes_the_catalogue_and_no_index() -> None:
+    """A scene under another name leaves a tile's key and digest; the catalogue names scenes and is written again."""
+    tile = metric_grid().tiles[0]
+    rows = [tile_row(tile, metrics={"scenes_used": [0]}, spec={"scenes": [name, "unused"]}) for name in ("before", "after")]
+    one, other = (_request([row]) for row in rows)
+    assert one.tiles.complete[0].scenes == ("before",)
+    assert one.unit_key != other.unit_key
+    assert _index_request(rows[:1]).unit_key == _index_request(rows[1:]).unit_key
+
+
 def test_key_is_blind_to_a_unit_being_run() -> None:
     """PENDING and RUNNING give one key: a wake-up in the middle of a run redoes nothing."""
     tile = metric_grid().tiles[0]
@@ -257,6 +268,16 @@ def test_tile_index_honours_masks(tmp_path: Path) -> None:
     assert set(np.unique(first[:16, :8]).tolist()) == {200}
     assert set(np.unique(first[:16, 8:16]).tolist()) == {50}
     assert (first == 50).sum() == 8 * 16
+
+
+def test_requests_travel_to_workers(tmp_path: Path) -> None:
+    """Requests survive pickling whole, and what a pickled request writes is equal."""
+    rows = [tile_row(tile) for tile in metric_grid().tiles]
+    catalogue, index = _request(rows), _index_request(rows)
+    sent_catalogue, sent_index = pickle.loads(pickle.dumps((catalogue, index)))
+    assert (sent_catalogue, sent_index) == (catalogue, index)
+    assert _written(sent_catalogue, tmp_path / "a").read_bytes() == _written(catalogue, tmp_path / "b").read_bytes()
+    assert _written_index(sent_index, tmp_path / "a").read_bytes() == _written_index(index, tmp_path / "b").read_bytes()
 
 
 def test_empty_tile_index_opens(tmp_path: Path) -> None:
