@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from resources.errors import ConfigurationError
-
 _log = logging.getLogger(__name__)
 _QUIET = {"apprise": logging.CRITICAL, "urllib3": logging.INFO}
 """Loggers that write hosts and paths of URLs; a webhook's path is its secret."""
+_SCHEME = re.compile(r"([a-z][a-z0-9+]{0,31})://", re.IGNORECASE)
 _TITLE_MAX = 200
 _BODY_MAX = 8_000
 _ALERTS_PER_CALL = 100
@@ -77,13 +77,15 @@ class Outbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """One configured URL, opened. Its `name` holds no secret."""
+    """One configured URL, opened; without a `service` if it cannot be used. Its `name` holds no secret."""
 
     name: str
     service: Any = field(repr=False)
 
     def send(self, title: str, body: str, severity: str) -> bool:
         """Send one message; true only if the service took it. Never raises: a service that fails in any way did not take it."""
+        if self.service is None:
+            return False
         from apprise import NotifyFormat, NotifyType
 
         try:
@@ -108,7 +110,8 @@ class DeliveryReport:
 def open_channels(urls: Iterable[str]) -> tuple[Channel, ...]:
     """Open each Apprise URL as a channel; the same URL twice is one channel.
 
-    Raises `ConfigurationError` naming the place in the list, never the URL, which may hold a secret.
+    One that Apprise cannot use is a channel that takes nothing, so that a slip in one URL does not silence the others. It is named
+    in the log by its place in the list, never by the URL, which may hold a secret, and in every report.
     """
     import apprise
 
@@ -116,14 +119,17 @@ def open_channels(urls: Iterable[str]) -> tuple[Channel, ...]:
         logging.getLogger(name).setLevel(level)
     channels: dict[str, Channel] = {}
     for number, url in enumerate(urls, start=1):
-        service = apprise.Apprise(asset=apprise.AppriseAsset(secure_logging=True, async_mode=False))
-        scheme = url.partition("://")[0].strip().casefold() if "://" in url else "unknown"
+        scheme = _SCHEME.match(url)
+        service: Any = apprise.Apprise(asset=apprise.AppriseAsset(secure_logging=True, async_mode=False))
         if not service.add(url):
-            raise ConfigurationError(
-                f"alerts.urls: entry {number}: found a URL of scheme {scheme!r} that cannot be used; "
-                "allowed: any Apprise URL, e.g. slack://, msteams://, mailto://, json://"
+            service = None
+            _log.error(
+                "alerts.urls: entry %d: found a URL of scheme %r that cannot be used; "
+                "allowed: any Apprise URL, e.g. slack://, msteams://, mailto://, json://",
+                number,
+                scheme[1] if scheme else "none",
             )
-        name = f"{scheme}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+        name = f"{scheme[1] if scheme else 'url'}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
         channels[name] = Channel(name=name, service=service)
     return tuple(channels.values())
 
