@@ -110,7 +110,7 @@ class DeliveryReport:
 def open_channels(urls: Iterable[str]) -> tuple[Channel, ...]:
     """Open each Apprise URL as a channel; the same URL twice is one channel.
 
-    One that Apprise cannot use is a channel that takes nothing, so that a slip in one URL does not silence the others. It is named
+    One that Apprise cannot use is a channel that takes nothing, so that a slip in one URL does not silence others. It is named
     in the log by its place in the list, never by the URL, which may hold a secret, and in every report.
     """
     import apprise
