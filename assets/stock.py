@@ -1,7 +1,7 @@
 """Taking stock: what scenes a window has now, its manifest, and the plan that follows from them.
 
-Called at the start of every run of a window, whoever launched it, so that a run never works from a plan older than the source. A second
-call with nothing changed reads one listing and writes nothing.
+Called at the start of every run of a window, whoever launched it, so that a run never works from a plan older than the source.
+A second call with nothing changed reads one listing and writes nothing.
 """
 
 from __future__ import annotations

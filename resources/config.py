@@ -67,7 +67,9 @@ class WindowConfig(_Section):
     end: UtcTime | None = Field(None, description="no window begins at or after this time; default: windows up to now")
     every: Literal["hour", "day", "week", "month", "year"] = Field("day", description="length of a window")
     delay_minutes: int = Field(30, ge=0, le=7 * 24 * 60, description="how long after a window's end its scheduled run starts")
-    deadline_hours: float = Field(24.0, gt=0, description="a window not settled this long after it was to begin is said to be late")
+    deadline_hours: float = Field(
+        24.0, gt=0, description="a window not settled this long after it was to begin is said to be late"
+    )
 
     @field_validator("start", "end", mode="before")
     @classmethod

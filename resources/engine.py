@@ -1,8 +1,8 @@
 """The engine: does what is missing of a set of partitions, once in effect, and says what it did.
 
-Belongs here: the order of things. Skip before work; record the attempt before the work; stage and validate in a worker; promote, make
-durable, and only then record. Recording first is the one forbidden order: a crash between promote and record costs one adoption,
-a crash between record and promote would cost an output that the ledger swears is there.
+Belongs here: the order of things. Skip before work; record the attempt before the work; stage and validate in a worker; promote,
+make durable, and only then record. Recording first is the one forbidden order: a crash between promote and record costs one
+adoption, a crash between record and promote would cost an output that the ledger swears is there.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Engine:
         """Do every incomplete unit of the batch's partitions that may be done now.
 
         One unit's failure never stops another. Raises only what stops everything (a ledger that cannot be reached); an unfit
-        environment ends the run early and is told in the report. `only_due` leaves alone what is put off to a later time. After a crash: the next run of the same partitions takes over
-        what was RUNNING, adopts what was promoted, and redoes the rest.
+        environment ends the run early and is told in the report. `only_due` leaves alone what is put off to a later time. After
+        a crash: the next run of the same partitions takes over what was RUNNING, adopts what was promoted, and redoes the rest.
         """
         self.store.check(expected=self.ledger.remembered_store(), min_free_bytes=self.min_free_bytes)
         now = self.ledger.clock()
@@ -156,7 +156,7 @@ class _Run:
         self.lease = lease
         self.run_id = run_id
         self.only_due = only_due
-        self.on_progress = on_progress or (lambda progress: None)
+        self.on_progress = on_progress or _say_nothing
         self.mine = [name for name in batch.partitions if name in lease.acquired]
         self.fences = self.ledger.bump_fence(batch.asset, self.mine)
         self.discrepancies: list[Discrepancy] = []
@@ -289,12 +289,11 @@ class _Run:
         if not outcomes:
             return
         staged, failed = dispatch.ended(outcomes)
-        for unit, attempt, _ in staged:
+        for unit, _, _ in staged:
             self.last = unit
-            self.failures.succeeded(unit, attempt)
+            self.failures.succeeded(unit)
         self.done += self.promoter.promote(staged)
-        for ended in failed:
-            again = self.failures.record(ended)
+        for ended, again in self.failures.record(failed):
             if again is None:
                 self.done += 1
             elif again.as_suspect:
@@ -352,3 +351,7 @@ class _Run:
 
     def _end(self, summary: RunSummary) -> None:
         self.ledger.end_run(self.run_id, summary)
+
+
+def _say_nothing(_: Progress) -> None:
+    return None

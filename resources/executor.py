@@ -1,16 +1,14 @@
 """Executors: submit units, yield outcomes as they finish. A worker that dies takes only its own task with it.
 
-Belongs here: where units are computed, and the bounds on each. Not here: what an outcome means (`resources.engine`). Local default:
-a Pebble process pool, which survives a dying worker, names the task that killed it and ends one that takes too long.
+Belongs here: where units are computed, and the bounds on each. Not here: what an outcome means (`resources.engine`). Local
+default: a Pebble process pool, which survives a dying worker, names the task that killed it and ends one that takes too long.
 """
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import queue
-import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +21,10 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from resources.config import ExecutorConfig
 from resources.staging import Staged, StageTask, stage, stage_all
 from resources.verdicts import Failure, classify
+from resources.worker import start_worker
 
 _CHUNK_TARGET_S = 0.1
 _CHUNK_MAX = 64
-_PR_SET_PDEATHSIG = 1
 
 
 class Fate(StrEnum):
@@ -79,7 +77,7 @@ class LocalExecutor:
         self._pool = ProcessPool(
             max_workers=config.workers,
             context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
+            initializer=start_worker,
             initargs=(os.getpid(), config.unit_memory_mb, config.gdal_cache_mb, tuple(preload)),
         )
 
@@ -157,23 +155,6 @@ def _how(exit_code: int | None) -> str:
     return f"exit code {exit_code}"
 
 
-def _start_worker(parent: int, memory_mb: int, gdal_cache_mb: int, preload: tuple[str, ...]) -> None:
-    """Runs first in each worker: die with the parent, leave signals to it, bound memory, load what units need."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.environ["GDAL_CACHEMAX"] = str(gdal_cache_mb)
-    for name in preload:
-        __import__(name)
-    with open("/proc/self/statm", encoding="ascii") as stream:
-        baseline = int(stream.read().split()[0]) * resource.getpagesize()
-    bound = baseline + memory_mb * 1024 * 1024
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
-
-
 class InlineExecutor:
     """Runs units in this process, one after the other: for window outputs, which are few and read only our own files."""
 
@@ -200,6 +181,6 @@ class InlineExecutor:
         self._waiting.clear()
         return outcomes
 
-    def close(self, *, kill: bool = False) -> None:
+    def close(self, *, kill: bool = False) -> None:  # noqa: ARG002 - the protocol's signature
         """Forget what was not run."""
         self._waiting.clear()

@@ -1,15 +1,15 @@
 """What a failed attempt leads to: another try in this run, a later run, quarantine, a stop, or an unwell source.
 
 Belongs here: bounds on tries within a run, and the breaker. Bounds over all runs are the ledger's, which counts attempts across
-crashes. A source is unwell when several units in a row exhaust their tries on it: then its units stay PENDING and the failures that
-opened the breaker are VOID, because the units were not at fault.
+crashes. A source is unwell when several units in a row exhaust their tries on it: then its units stay PENDING and the failures
+that opened the breaker are VOID, because the units were not at fault.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,10 +24,11 @@ from resources.units import AttemptFailure, AttemptOutcome, UnitOfWork, UnitStat
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Try the unit again in this run: after a delay, or alone."""
+    """Try the unit again in this run: after a delay, or alone. `is_innocent`: it was lost beside others and is not charged."""
 
     delay_s: float = 0.0
     as_suspect: bool = False
+    is_innocent: bool = False
 
 
 class FailureLog:
@@ -52,36 +53,41 @@ class FailureLog:
             return False
         return not self._rejected.intersection(unit.unit.inputs)
 
-    def succeeded(self, unit: UnitOfWork, attempt: int) -> None:
+    def succeeded(self, unit: UnitOfWork) -> None:
         """A source that answers is well: what was counted against it in a row is forgotten."""
         self._exhausted.pop(unit.unit.source, None)
         self._tries.pop(unit.unit.key, None)
 
-    def record(self, ended: Ended) -> Again | None:
-        """Write one failure to the ledger; None when this run is through with the unit."""
-        key = ended.unit.unit.key
-        failure = ended.failure
+    def record(self, group: Sequence[Ended]) -> list[tuple[Ended, Again | None]]:
+        """Write a group of failures to the ledger in one go; None beside a failure when this run is through with the unit."""
+        judged = [(ended, *self._judge(ended)) for ended in group]
+        states = self._ledger.fail(self._run_id, [failure for _, failure, _ in judged]) if judged else {}
+        results: list[tuple[Ended, Again | None]] = []
+        for ended, failure, again in judged:
+            state = states.get(failure.unit_key)
+            wanted = again if again is not None and (again.is_innocent or state is UnitState.FAILED) else None
+            if wanted is None and state is UnitState.FAILED and ended.fate is Fate.RETURNED:
+                self._count_against(ended.unit.unit.source, failure.unit_key)
+            results.append((ended, wanted))
+        return results
+
+    def _judge(self, ended: Ended) -> tuple[AttemptFailure, Again | None]:
+        """What to write about a failure, and whether the unit is tried again in this run if the ledger still allows it."""
+        key, failure = ended.unit.unit.key, ended.failure
         if failure.verdict is Verdict.STOP:
-            self.void({key: ended.attempt}, reason=failure.message, kind=failure.kind)
-            return None
+            return self._failure(ended, outcome=AttemptOutcome.VOID, charged=False, delay_s=0.0), None
         if ended.fate is not Fate.RETURNED and not ended.alone:
-            self._write(ended, outcome=AttemptOutcome.LOST, charged=False, delay_s=0.0)
-            return Again(as_suspect=True)
+            written = self._failure(ended, outcome=AttemptOutcome.LOST, charged=False, delay_s=0.0)
+            return written, Again(as_suspect=True, is_innocent=True)
         if failure.input_digest is not None and failure.input_digest not in self._known:
             self._rejected.add(failure.input_digest)
             self._known.add(failure.input_digest)
         self._tries[key] += 1
-        again = failure.verdict is Verdict.RETRY and self._tries[key] < self._retry.tries_in_run
-        delay_s = self._delay_s(ended.attempt, within_run=again, tries=self._tries[key])
+        is_tried_again = failure.verdict is Verdict.RETRY and self._tries[key] < self._retry.tries_in_run
+        delay_s = self._delay_s(ended.attempt, within_run=is_tried_again, tries=self._tries[key])
         outcome = AttemptOutcome.LOST if ended.fate is Fate.LOST else AttemptOutcome.FAILED
-        state = self._write(ended, outcome=outcome, charged=True, delay_s=delay_s)
-        if state is not UnitState.FAILED:
-            return None
-        if again:
-            return Again(delay_s=delay_s, as_suspect=ended.fate is Fate.LOST)
-        if ended.fate is Fate.RETURNED:
-            self._count_against(ended.unit.unit.source, key)
-        return None
+        written = self._failure(ended, outcome=outcome, charged=True, delay_s=delay_s)
+        return written, Again(delay_s=delay_s, as_suspect=ended.fate is Fate.LOST) if is_tried_again else None
 
     def void(self, attempts: Mapping[str, int], *, reason: str, kind: ErrorKind = ErrorKind.UNCLASSIFIED) -> None:
         """End attempts that do not count: their units are PENDING again."""
@@ -111,10 +117,9 @@ class FailureLog:
         """Why the run is partial, for its summary."""
         return "; ".join(f"source {name!r} is unwell: {reason}" for name, reason in sorted(self._unwell.items()))
 
-    def _write(self, ended: Ended, *, outcome: AttemptOutcome, charged: bool, delay_s: float) -> UnitState | None:
-        key = ended.unit.unit.key
-        failure = AttemptFailure(
-            unit_key=key,
+    def _failure(self, ended: Ended, *, outcome: AttemptOutcome, charged: bool, delay_s: float) -> AttemptFailure:
+        return AttemptFailure(
+            unit_key=ended.unit.unit.key,
             attempt=ended.attempt,
             verdict=ended.failure.verdict,
             kind=ended.failure.kind,
@@ -124,7 +129,6 @@ class FailureLog:
             retry_at=self._ledger.clock() + timedelta(seconds=delay_s),
             input_digest=ended.failure.input_digest,
         )
-        return self._ledger.fail(self._run_id, [failure]).get(key)
 
     def _delay_s(self, attempt: int, *, within_run: bool, tries: int) -> float:
         if within_run:

@@ -1,8 +1,8 @@
 """The IO manager through which every output of the project is written: the engine behind Dagster's `handle_output`.
 
-Closes the gap between what Dagster shows and what is done. A run that returns normally marks every partition of it materialized; so
-when some are not settled, one materialization is logged for each that is, and then the step fails, without op retries: the ledger
-says what is due, and the failed-partition sensor asks for exactly that.
+Closes the gap between what Dagster shows and what is done. A run that returns normally marks every partition of it materialized;
+so when some are not settled, one materialization is logged for each that is, and then the step fails, without op retries: the
+ledger says what is due, and the failed-partition sensor asks for exactly that.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ ONLY_DUE_TAG = "tilewright/only_due"
 class UnitsOutput:
     """What an asset returns: a batch, the engine that does it, and how its results are told to Dagster.
 
-    `add_metadata(metadata, partition_key=...)` is the execution context's; `describe(report, row)` gives the metadata of a partition.
+    `add_metadata(metadata, partition_key=...)` is the execution context's; `describe(report, row)` gives a partition's metadata.
     """
 
     batch: Batch
@@ -52,7 +52,7 @@ class AtomicPromoteIOManager(dg.ConfigurableIOManager):
         """
         if not isinstance(obj, UnitsOutput):
             raise dg.Failure(
-                f"asset {context.asset_key.to_user_string()} returned {type(obj).__name__}; an asset of this project returns UnitsOutput",
+                f"asset {context.asset_key.to_user_string()} returned {type(obj).__name__}; allowed: UnitsOutput",
                 allow_retries=False,
             )
         run = context.step_context.dagster_run
@@ -123,7 +123,8 @@ def failure_text(report: RunReport) -> str:
     """Why a run is red and what happens next, for a person."""
     summary = report.summary
     if report.stopped_by is not None:
-        return f"The run stopped early: {report.stopped_by.message}. No unit was charged. Mend that, then launch the partitions again."
+        why = report.stopped_by.message
+        return f"The run stopped early: {why}. No unit was charged. Mend that, then launch the partitions again."
     lines = [
         f"{summary.failed} failed and {summary.not_attempted} not attempted of {summary.planned} planned units; "
         f"{summary.processed} processed, {summary.skipped} skipped, {summary.quarantined} quarantined."

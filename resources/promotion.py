@@ -1,4 +1,4 @@
-"""The main process's half of a write: promote, make durable, record, in groups. Closes the window between a name and its record."""
+"""The main process's half of a write: promote, make durable, record, in groups. Closes the window between name and record."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Promoter:
         return completion if self.store.promote(path, uri) else None
 
     def _unfit(self, error: OSError) -> EnvironmentUnfit:
-        """A name that cannot be given, or made durable, is the store's fault: nothing is recorded, and nothing is tried again here."""
+        """A name that cannot be given or made durable is the store's fault: nothing is recorded, nothing is tried again here."""
         self.store.check(expected=self.ledger.remembered_store())
         failure = classify(error)
         kind = failure.kind if failure.verdict is not Verdict.QUARANTINE else ErrorKind.STORE_UNWRITABLE

@@ -1,7 +1,7 @@
 """Reconciliation: planned units, units recorded complete, and distinct outputs that exist, compared as sets.
 
-A pure reading of ledger and store: it changes neither. What is done about a discrepancy is the caller's to say. Running neighbours are
-not mistaken for faults: what looks wrong is read again, and a unit that is RUNNING may have its output before its record.
+A pure reading of ledger and store: it changes neither. What is done about a discrepancy is the caller's to say. Running
+neighbours are not mistaken for faults: what looks wrong is read again, and a RUNNING unit may have its output before its record.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def _shared_keys(ledger: Ledger, asset: str, names: Sequence[str], rows: Sequenc
                     ErrorKind.DUPLICATE_KEY,
                     next(iter(sorted(held.get(partition.partition, {""})))),
                     "",
-                    f"partition {partition.partition} was planned with {partition.planned} units and has {distinct} distinct keys: "
-                    "a unit key is not unique",
+                    f"partition {partition.partition} was planned with {partition.planned} units and has {distinct} distinct "
+                    "keys: a unit key is not unique",
                 )
             )
     return found

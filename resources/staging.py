@@ -84,7 +84,7 @@ def remove_staged(path: Path) -> None:
 
 
 def _unfit_folder(folder: Path, failure: Failure) -> Failure:
-    """The same failure, or a STOP where the destination is at fault: libraries lose the error number of a full or vanished disk."""
+    """The same failure, or a STOP where the folder is at fault: libraries lose the error number of a full or vanished disk."""
     try:
         found = os.statvfs(folder)
     except OSError as error:

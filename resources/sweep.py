@@ -1,7 +1,8 @@
 """Sweep: removes abandoned staging files, and superseded outputs whose time is over. Dry run first.
 
-A staging file is abandoned when the run that named it holds no lease any more and it is older than the bound: a living writer's file is
-never touched, however slow. A superseded output is removed only after the live references have been read again, just before the deletion.
+A staging file is abandoned when the run that named it holds no lease any more and it is older than the bound: a living writer's
+file is never touched, however slow. A superseded output is removed only after the live references have been read again, just
+before the deletion.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def sweep_staging(
 def sweep_superseded(ledger: Ledger, store: LocalStore, *, older_than_days: float, dry_run: bool) -> Iterator[Swept]:
     """Remove outputs of units that were superseded or retired longer ago than the bound, and forget that they were recorded.
 
-    The record goes first: a crash in between leaves an output nobody claims, which the next sweep or a reconciliation finds, never
-    a record without its output.
+    The record goes first: a crash in between leaves an output nobody claims, which a reconciliation finds, never a record without
+    its output.
     """
     store.check(expected=ledger.remembered_store())
     before = ledger.clock() - timedelta(days=older_than_days)
