@@ -9,6 +9,7 @@ from pathlib import Path
 
 from assets.grid import Grid
 from assets.planning import TileCover
+from assets.products.model import check_products
 from resources.config import Config, load_config
 from resources.engine import Engine
 from resources.leases import Leases
@@ -61,6 +62,7 @@ def open_project(path: Path | str | None = None) -> Project:
     mark = (config.path, config.path.stat().st_mtime_ns)
     with _lock:
         if mark not in _open:
+            check_products(config)
             ledger = open_project_ledger(config)
             _open[mark] = Project(
                 config=config,

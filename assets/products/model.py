@@ -112,17 +112,28 @@ def bands_required(product: ProductConfig) -> tuple[str, ...]:
 
 
 def check_products(config: Config) -> None:
-    """Check what only a look at the formulas can tell. Raises `ConfigurationError`: product, what was found, what is allowed."""
-    named = config.source.bands
+    """Check what only a look at the formulas can tell. Raises `ConfigurationError`: file, product, found, allowed.
+
+    Bands are compared with `source.bands` where that list is all there is; names from file names or items are not known yet.
+    """
+    source = config.source
+    named = source.bands if source.acquired != "item" and not any("{band}" in pattern for pattern in source.patterns) else ()
     for product in config.products:
-        outputs = len(output_names(product))
-        if product.compression == "webp" and outputs not in _WEBP_BANDS:
-            raise ConfigurationError(f"product {product.name}: compression = webp needs 3 or 4 output bands, found {outputs}")
-        if product.compression == "jpeg" and outputs not in _JPEG_BANDS:
-            raise ConfigurationError(f"product {product.name}: compression = jpeg needs 1 or 3 output bands, found {outputs}")
-        unknown = [name for name in bands_required(product) if named and name not in named]
-        if unknown:
-            where = f"expression {product.expression!r}" if product.expression else "bands, masks or by_band"
-            raise ConfigurationError(
-                f"product {product.name}: {where}: unknown band {', '.join(map(repr, unknown))}; allowed: {', '.join(named)}"
-            )
+        try:
+            _check_product(product, named)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{config.path}: {error.message}") from None
+
+
+def _check_product(product: ProductConfig, named: Sequence[str]) -> None:
+    outputs = len(output_names(product))
+    if product.compression == "webp" and outputs not in _WEBP_BANDS:
+        raise ConfigurationError(f"product {product.name}: compression = webp needs 3 or 4 output bands, found {outputs}")
+    if product.compression == "jpeg" and outputs not in _JPEG_BANDS:
+        raise ConfigurationError(f"product {product.name}: compression = jpeg needs 1 or 3 output bands, found {outputs}")
+    unknown = [name for name in bands_required(product) if named and name not in named]
+    if unknown:
+        where = f"expression {product.expression!r}" if product.expression else "bands, masks or by_band"
+        raise ConfigurationError(
+            f"product {product.name}: {where}: unknown band {', '.join(map(repr, unknown))}; allowed: {', '.join(named)}"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from assets.products.fit import Fit, fit_of, overview_for
 from assets.products.masks import masked_out
 from assets.products.model import bands_required, check_products, order_scenes, output_names
 from assets.products.render import finished
-from resources.config import MaskConfig, ProductConfig
+from resources.config import MaskConfig, ProductConfig, load_config
 from resources.errors import ConfigurationError, UnitRejected
 
 NAN = float("nan")
@@ -63,30 +64,28 @@ def test_bands_required_are_values_ranking_and_masks() -> None:
     assert output_names(product) == ("(nir - red) / (nir + red)", "nir")
 
 
-def test_unknown_bands_and_impossible_compressions_stop_at_configuration() -> None:
-    """The message names product, formula, unknown band and the bands there are."""
+def test_unknown_bands_and_impossible_compressions_stop_at_configuration(tmp_path: Path) -> None:
+    """The message names file, product, formula, unknown band and the bands there are."""
 
-    @dataclass
-    class Source:
-        bands: tuple[str, ...]
+    def check(product: str, source: str = 'bands = ["r", "g"]') -> None:
+        path = tmp_path / "tilewright.toml"
+        path.write_text(
+            f"[source]\n{source}\n[window]\nstart = 2024-01-01\n[grid]\ntms = 'WebMercatorQuad'\nzoom = 8\narea = '8,45,9,46'\n"
+            f"[[products]]\nname = 'p'\ndtype = 'uint8'\n{product}\n"
+        )
+        check_products(load_config(path))
 
-    @dataclass
-    class Configured:
-        source: Source
-        products: tuple[ProductConfig, ...]
-
-    def check(*bands: str, **product: object) -> None:
-        settings = {"name": "p", "dtype": "uint8", **product}
-        check_products(Configured(Source(bands), (ProductConfig.model_validate(settings),)))  # type: ignore[arg-type]
-
-    check("r", "g", bands=("r", "g"))
-    check(bands=("anything",))
-    with pytest.raises(ConfigurationError, match=r"product p: expression 'nir - r': unknown band 'nir'; allowed: r, g"):
-        check("r", "g", expression="nir - r")
+    check("bands = ['r', 'g']")
+    check("bands = ['anything']", source="")
+    check("bands = ['anything']", source='patterns = ["{scene}_{band}.tif"]\nbands = ["r"]')
+    with pytest.raises(ConfigurationError, match=r"toml: product p: expression 'nir - r': unknown band 'nir'; allowed: r, g"):
+        check("expression = 'nir - r'")
+    with pytest.raises(ConfigurationError, match=r"tilewright.toml: product p: expression 'r -' is not a formula .*allowed"):
+        check("expression = 'r - '")
     with pytest.raises(ConfigurationError, match="webp needs 3 or 4 output bands, found 1"):
-        check(bands=("r",), compression="webp")
+        check("bands = ['r']\ncompression = 'webp'")
     with pytest.raises(ConfigurationError, match="jpeg needs 1 or 3 output bands, found 2"):
-        check(bands=("r", "g"), compression="jpeg")
+        check("bands = ['r', 'g']\ncompression = 'jpeg'")
 
 
 def test_mask_bits_are_tested_one_by_one() -> None:
