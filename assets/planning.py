@@ -71,7 +71,8 @@ def _outlines(grid: Grid) -> np.ndarray[Any, np.dtype[np.object_]]:
         outlines[i] = antimeridian.fix_polygon(outlines[i])
     invalid = ~shapely.is_valid(outlines)
     outlines[invalid] = shapely.make_valid(outlines[invalid])
-    return outlines
+    found: np.ndarray[Any, np.dtype[np.object_]] = outlines
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ OWNERS = ["team:mapping"]
 IO_MANAGER = "units"
 
 
-def after_attempt() -> dg.AutomationCondition:
+def after_attempt() -> dg.AutomationCondition[Any]:
     """Run when something upstream was attempted, also if all of it failed, and once for a burst of events.
 
     `AutomationCondition.eager` would wait for ever on a missing tile; without `since_last_handled` an update in a run is lost.

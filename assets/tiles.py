@@ -32,6 +32,11 @@ class TilesBatch:
         return self._partitions
 
     @property
+    def replaces(self) -> bool:
+        """A tile's name carries its key and is written once."""
+        return False
+
+    @property
     def stock(self) -> dict[str, WindowStock]:
         """What each window of the run holds."""
         return self._stock

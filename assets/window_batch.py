@@ -30,6 +30,11 @@ class WindowBatch:
         """Window keys."""
         return self._partitions
 
+    @property
+    def replaces(self) -> bool:
+        """Window outputs keep one name."""
+        return True
+
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units."""
         return [self._works[row.key] for row in rows if row.key in self._works]

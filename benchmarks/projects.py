@@ -43,6 +43,7 @@ class BlocksBatch:
     is_failing: bool
     partitions: Sequence[str]
     asset: str = ASSET
+    replaces: bool = False
 
     def work(self, rows: Sequence[UnitRow]) -> Iterator[UnitOfWork]:
         """Work of planned rows."""

@@ -46,6 +46,10 @@ class Batch(Protocol):
     def partitions(self) -> Sequence[str]:
         """Partition keys of this run."""
 
+    @property
+    def replaces(self) -> bool:
+        """True of window outputs, which keep one name: a COMPLETE one is confirmed by opening it, not by its size alone."""
+
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """The work of planned units; a unit whose inputs no longer give its key is left out and so stays not attempted."""
 
@@ -218,8 +222,9 @@ class _Run:
             rows = list(self.ledger.planned(self.batch.asset, some))
             self.planned += len(rows)
             complete = [row for row in rows if row.state is UnitState.COMPLETE]
-            present = [row for row in complete if listings.size(row.output_uri) == row.output_size]
-            absent = [row for row in complete if listings.size(row.output_uri) != row.output_size]
+            stale = self._stale(complete, listings)
+            present = [row for row in complete if row.key not in stale]
+            absent = [row for row in complete if row.key in stale]
             self.ledger.record_skips(self.run_id, [row.key for row in present])
             self.done += len(present) + sum(row.state in (UnitState.QUARANTINED, UnitState.DISMISSED) for row in rows)
             if absent:
@@ -231,6 +236,15 @@ class _Run:
                     self.done += 1
                     continue
                 yield unit
+
+    def _stale(self, complete: Sequence[UnitRow], listings: Listings) -> set[str]:
+        """Keys of COMPLETE units whose output is not there as recorded."""
+        stale = {row.key for row in complete if listings.size(row.output_uri) != row.output_size}
+        if self.batch.replaces:
+            # a run killed between replace and record leaves another unit's bytes under this one's name
+            present = [row for row in complete if row.key not in stale]
+            stale.update(unit.unit.key for unit in self.batch.work(present) if not self.promoter.verifies(unit))
+        return stale
 
     def _may_run(self, row: UnitRow, now: datetime) -> bool:
         return not self.only_due or row.retry_at is None or row.retry_at <= now

@@ -12,11 +12,12 @@ import queue
 import signal
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
+from pebble import ProcessExpired, ProcessPool
 
 from resources.config import ExecutorConfig
 from resources.staging import Staged, StageTask, stage, stage_all
@@ -117,9 +118,9 @@ class LocalExecutor:
     def close(self, *, kill: bool = False) -> None:
         """End the workers and wait for them."""
         if kill:
-            self._pool.stop()
+            self._pool.stop()  # type: ignore[no-untyped-call]
         else:
-            self._pool.close()
+            self._pool.close()  # type: ignore[no-untyped-call]
         self._pool.join()
 
     def _chunk_size(self) -> int:
@@ -127,14 +128,14 @@ class LocalExecutor:
             return 1
         return int(min(_CHUNK_MAX, max(1.0, _CHUNK_TARGET_S / max(self._mean_s, 1e-6))))
 
-    def _collector(self, chunk: list[StageTask]) -> Callable[[ProcessFuture[Any]], None]:
-        def collect(future: ProcessFuture[Any]) -> None:
+    def _collector(self, chunk: list[StageTask]) -> Callable[[Future[list[Staged | Failure]]], None]:
+        def collect(future: Future[list[Staged | Failure]]) -> None:
             self._arrived.put(_outcomes(chunk, future))
 
         return collect
 
 
-def _outcomes(chunk: list[StageTask], future: ProcessFuture[Any]) -> list[Outcome]:
+def _outcomes(chunk: list[StageTask], future: Future[list[Staged | Failure]]) -> list[Outcome]:
     alone = len(chunk) == 1
     if future.cancelled():
         return [Outcome(task, Fate.LOST, None, alone=False, detail="cancelled") for task in chunk]

@@ -45,7 +45,10 @@ class AtomicPromoteIOManager(dg.ConfigurableIOManager):
 
     config_path: str = ""
 
-    def handle_output(self, context: dg.OutputContext, obj: UnitsOutput) -> Iterator[Any]:
+    # Dagster takes a generator too, and only that lets events out before a failure
+    def handle_output(  # type: ignore[override]
+        self, context: dg.OutputContext, obj: UnitsOutput
+    ) -> Iterator[Any]:
         """Run the batch. Raises `dagster.Failure` unless every partition of the run is settled.
 
         After a crash: the run's next try, or any other run of these partitions, goes on where this one stopped.

@@ -66,6 +66,10 @@ class Promoter:
         self.store.sync_folders([unit.unit.output_uri])
         return unit.unit.key in self.ledger.adopt([found])
 
+    def verifies(self, unit: UnitOfWork) -> bool:
+        """Whether the output under the unit's final name is the unit's."""
+        return self._verified(unit) is not None
+
     def _promote_one(self, unit: UnitOfWork, attempt: int, path: Path, result: Staged) -> Completion | None:
         uri = unit.unit.output_uri
         completion = Completion(unit.unit.key, attempt, uri, result.digest, result.size_bytes, result.metrics, result.duration_s)

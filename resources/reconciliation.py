@@ -126,7 +126,7 @@ def _shared_keys(ledger: Ledger, asset: str, names: Sequence[str], rows: Sequenc
     """A key that is not unique: more units were planned than there are keys."""
     held: dict[str, set[str]] = {}
     for row in rows:
-        held.setdefault(row.partition, set()).add(row.key)
+        held.setdefault(row.partition or "", set()).add(row.key)
     found = []
     for partition in ledger.partition_rows(asset, names=names):
         distinct = len(held.get(partition.partition, ()))

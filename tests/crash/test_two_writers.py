@@ -187,3 +187,17 @@ def test_lost_reply_of_a_record_is_no_second_success(tmp_path: Path) -> None:
     (row,) = ledger.units(asset=ASSET)
     outcomes = [(entry.run_id, entry.outcome) for entry in ledger.history(row.key) if entry.what == "attempt"]
     assert outcomes == [("first", AttemptOutcome.SUCCEEDED)]
+
+
+def test_window_output_replaced_and_not_recorded_is_made_again(tmp_path: Path) -> None:
+    """A window output killed between replace and record does not pass for the older one when the plan goes back to that."""
+    config_path = write_config(tmp_path)
+    ledger, store = _open(config_path)
+    shape = {"partitions": 1, "units_each": 1, "replaces": True}
+    start(config_path, "a", batch={**shape, "version": "1"}).communicate(timeout=60)
+    killed = start(config_path, "b", faults="record.open=kill", batch={**shape, "version": "2"})
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    start(config_path, "a-again", batch={**shape, "version": "1"}).communicate(timeout=60)
+    batch = BytesBatch(ledger, **shape, version="1")
+    assert_converged(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)

@@ -64,7 +64,9 @@ class BytesBatch:
         behaviours: dict[tuple[int, int], str] | None = None,
         sources: int = 1,
         pause_s: float = 0.0,
+        replaces: bool = False,
     ) -> None:
+        self.replaces = replaces
         self._pause_s = pause_s
         self._ledger = ledger
         self._behaviours = behaviours or {}
@@ -89,12 +91,12 @@ class BytesBatch:
             product="bytes",
             window="w1",
             tile=tile,
-            output_uri=f"bytes/w1/{tile}.{key[:SHORT_KEY_LENGTH]}.bin",
+            output_uri=f"bytes/w1/{tile}.bin" if self.replaces else f"bytes/w1/{tile}.{key[:SHORT_KEY_LENGTH]}.bin",
             source=source,
             inputs=("bad-input",) if behaviour == "input" else (),
             spec={"version": version},
         )
-        return UnitOfWork(planned, partial(write_bytes, key, size, behaviour, self._pause_s), partial(check_bytes, key))
+        return UnitOfWork(planned, partial(write_bytes, key, size, behaviour, self._pause_s), partial(check_bytes, key), replaces=self.replaces)
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned rows."""
