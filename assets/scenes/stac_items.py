@@ -195,10 +195,11 @@ def local_path(href: str, *, folder: str, source_dir: str) -> tuple[str, ...]:
         if form.startswith("/"):
             root = source_dir.rstrip("/") + "/"
             if not posixpath.normpath(form).startswith(root):
-                continue
+                return ()
             base = posixpath.normpath(form)[len(root) :]
         else:
             base = posixpath.normpath(posixpath.join(folder, form))
-        if base not in ("", ".") and not base.startswith(("../", "/")) and base != "..":
-            found.append(base)
+        if base in ("", ".", "..") or base.startswith(("../", "/")):
+            return ()  # whichever way the href is read
+        found.append(base)
     return tuple(found)

@@ -19,7 +19,7 @@ from rasterio.control import GroundControlPoint
 
 from assets.scenes.model import MaskSource, Scene, SceneListing, SceneVerdict
 from resources.errors import ErrorKind
-from tests.support.sources import DATED, PLACE, SHARED, UTM, declare, look, source_config, vrt, write_raster
+from tests.support.sources import AT_180, DATED, PLACE, SHARED, UTM, declare, look, source_config, vrt, write_raster
 
 A, R = SceneVerdict.ACCEPTED, SceneVerdict.REJECTED
 K = ErrorKind
@@ -171,9 +171,6 @@ def _truncated(path: Path) -> None:
     write_raster(path, noise, tiled=True, blockxsize=64, blockysize=64)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) * 6 // 10])
-
-
-AT_180 = Affine(3000, 0, 700_000, 0, -3000, 5_000_000)
 
 
 def _ones(dtype: str) -> np.ndarray:

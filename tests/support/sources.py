@@ -27,6 +27,9 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 UTM = "EPSG:32632"
 PLACE = Affine(30.0, 0.0, 500_000.0, 0.0, -30.0, 5_000_000.0)
+AT_180 = Affine(3000.0, 0.0, 700_000.0, 0.0, -3000.0, 5_000_000.0)
+"""In EPSG:32660, across the antimeridian."""
+
 DATED = "{name}_{date:%Y%m%d}.tif"
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 

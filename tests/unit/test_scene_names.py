@@ -35,7 +35,7 @@ def day(year: int, month: int, date: int, *clock: int) -> datetime:
          day(2010, 12, 18)),
         ("{tile}_{date:%Y%m%dT%H%M%S}_{band}.jp2", "T32TMT_20200101T101010_B04.jp2", "T32TMT_20200101T101010", "B04",
          day(2020, 1, 1, 10, 10, 10)),
-        ("{tile}_{date:%Y%m%dT%H%M%S}_{band}_{resolution}.jp2", "T32TMT_20200101T101010_B04_10m.jp2", "T32TMT_20200101T101010_10m",
+        ("{tile}_{date:%Y%m%dT%H%M%S}_{band}_{size}.jp2", "T32TMT_20200101T101010_B04_10m.jp2", "T32TMT_20200101T101010_10m",
          "B04", day(2020, 1, 1, 10, 10, 10)),
         ("{scene}_{band}.tif", "north_field_red.tif", "north_field", "red", None),
         ("{scene}.tif", "a/b/plain.tif", "plain", None, None),
