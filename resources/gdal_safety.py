@@ -135,9 +135,11 @@ def raster_errors(path: Path | str, *, input_digest: str = "", name: str | None 
         ) from error
     except CPLE_UserInterruptError as error:
         raise TransientError(f"{shown}: reading was interrupted: {error}", kind=ErrorKind.TIMEOUT) from error
-    except OSError as error:  # RasterioIOError is one
-        raise _judge(path, shown, error, input_digest) from error
     except (CPLE_BaseError, rasterio.errors.RasterioError) as error:
+        raise _judge(path, shown, error, input_digest) from error
+    except OSError as error:
+        if error.filename is None or os.fspath(error.filename) != os.fspath(path):
+            raise  # a full disk is not the fault of the file that was being read
         raise _judge(path, shown, error, input_digest) from error
 
 

@@ -148,7 +148,8 @@ def _averaged_palette(scene: Scene, products: Sequence[ProductConfig]) -> Fault 
 
 
 def _outside(scene: Scene, area: BaseGeometry) -> Fault | None:
-    if scene.footprint is not None and shapely.relate_pattern(area, scene.footprint, "T********"):
+    shape = scene.footprint
+    if shape is not None and shapely.intersects(area, shape) and not shapely.touches(area, shape):
         return None
     reason = (
         f"scene {scene.scene_id!r}: footprint: found {_box(scene.footprint)}; allowed: one that meets the area {_box(area)} "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,9 +104,11 @@ def test_errors_say_what_to_do_next(tmp_path: Path) -> None:
 
 
 def test_mistakes_of_ours_are_not_blamed_on_the_file(tmp_path: Path) -> None:
-    """What neither GDAL nor the system raised passes unchanged."""
+    """A mistake of ours, or a full disk met meanwhile, passes unchanged."""
     with pytest.raises(KeyError), raster_errors(tmp_path / "a.tif"):
         raise KeyError("a mistake")
+    with pytest.raises(OSError, match="No space left"), raster_errors(tmp_path / "a.tif"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "output"))
 
 
 def test_a_file_that_vanishes_while_it_is_read_is_tried_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from assets.scenes.model import SceneVerdict, band_path, file_changed
 from assets.scenes.pinning import MemoryPins
 from resources.errors import ConfigurationError, EnvironmentUnfit, ErrorKind
+from resources.ledger import Ledger
 from tests.support.sources import NOW, SHARED, declare, look, only, source_config, touch, write_raster
 
 BY_BAND = "{name}_{date:%Y%m%d}_{band}.tif"
@@ -62,6 +63,19 @@ def test_a_file_that_stands_still_is_read_once(tmp_path: Path) -> None:
     assert (third.files_hashed, third.files_opened) == (1, 1)
     assert third.scenes[0].digest != first.scenes[0].digest
     assert third.scenes[1] == first.scenes[1]
+
+
+def test_the_ledger_keeps_pins_and_facts(tmp_path: Path, ledger: Ledger) -> None:
+    """With a ledger in place of memory, on either database, a second look hashes and opens nothing and finds the same."""
+    folder = scenes_dir(tmp_path)
+    write_raster(folder / "a b\n%_20200101.tif", nodata=7)
+    (folder / "bad_20200101.tif").write_bytes(b"")
+    config = source_config(tmp_path)
+    first, second = look(config, book=ledger), look(config, book=ledger)
+    assert (first.files_hashed, first.files_opened) == (2, 2)
+    assert (second.files_hashed, second.files_opened) == (0, 0)
+    assert second.scenes == first.scenes
+    assert [scene.verdict for scene in first.scenes] == [SceneVerdict.ACCEPTED, SceneVerdict.REJECTED]
 
 
 def test_equal_content_is_opened_once(tmp_path: Path) -> None:
