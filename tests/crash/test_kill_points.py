@@ -91,7 +91,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert_invariants(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)
     assert kills >= 2, f"the crash test did not crash (seed {seed})"
     child = start(config_path, "last", batch=big)
-    out, err = child.communicate(timeout=120)
+    _, err = child.communicate(timeout=120)
     assert child.returncode == 0, (seed, err)
     list(sweep_staging(ledger, store, living_runs=[], older_than_s=-1, dry_run=False))
     assert_converged(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)

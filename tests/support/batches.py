@@ -96,7 +96,8 @@ class BytesBatch:
             inputs=("bad-input",) if behaviour == "input" else (),
             spec={"version": version},
         )
-        return UnitOfWork(planned, partial(write_bytes, key, size, behaviour, self._pause_s), partial(check_bytes, key), replaces=self.replaces)
+        work = partial(write_bytes, key, size, behaviour, self._pause_s)
+        return UnitOfWork(planned, work, partial(check_bytes, key), replaces=self.replaces)
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned rows."""
