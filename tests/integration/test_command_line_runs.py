@@ -1,0 +1,107 @@
+"""`tilewright run`: real Dagster runs from the command line, repeated, and killed together with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.demo.imagery import invented_imagery
+from pipelines.demo.project import build_project
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "pipelines.cli"]
+WINDOW = "2024-06-02"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A project with few tiles, and nothing of the outer environment."""
+    built = build_project(tmp_path, invented_imagery("."))
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(("TILEWRIGHT_", "DAGSTER_"))}
+    return outer | {
+        "TILEWRIGHT_CONFIG": str(built.config),
+        "TILEWRIGHT_GRID__ZOOM": "9",
+        "TILEWRIGHT_SOURCE__SETTLE_S": "0",
+        "TILEWRIGHT_EXECUTOR__WORKERS": "1",
+    }
+
+
+def run(environment: dict[str, str], *arguments: str) -> tuple[int, str, str]:
+    done = subprocess.run([*COMMAND, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_window_is_run_and_run_again(environment: dict[str, str], tmp_path: Path) -> None:
+    """The first run computes every unit and what is made of the window; the second computes nothing."""
+    code, output, errors = run(environment, "run", "--window", WINDOW, "--json")
+    assert code == 0, errors
+    (found,) = json.loads(output)["windows"]
+    assert found["processed"] == found["planned"] == found["complete"] > 0
+    assert (tmp_path / "outputs" / "window_report" / f"{WINDOW}.html").exists()
+    _, output, _ = run(environment, "run", "--window", WINDOW, "--json")
+    (again,) = json.loads(output)["windows"]
+    assert (again["processed"], again["skipped"]) == (0, found["planned"])
+    assert "Nothing to run" in run(environment, "run", "--failed")[1]
+
+
+@pytest.mark.parametrize("arguments", [["--window", "2031-01-01"], ["--window", "soon"], ["--tile", "9-1-1"], ["--tile", "x"]])
+def test_what_does_not_exist_is_wrong_usage(environment: dict[str, str], arguments: list[str]) -> None:
+    """A window outside the calendar and a tile outside the grid are refused by name, before anything runs."""
+    code, _, errors = run(environment, "run", *arguments)
+    assert code == 2
+    assert arguments[0] in errors
+
+
+def test_an_unmounted_store_stops_the_run(environment: dict[str, str], tmp_path: Path) -> None:
+    """With the store gone the run ends with code 1, says what to do, and makes nothing."""
+    assert run(environment, "run", "--window", WINDOW)[0] == 0
+    (tmp_path / "outputs").rename(tmp_path / "elsewhere")
+    (tmp_path / "outputs").mkdir()
+    code, _, errors = run(environment, "run", "--window", WINDOW)
+    assert code == 1
+    assert "store" in errors
+    assert list((tmp_path / "outputs").iterdir()) == []
+
+
+def test_a_killed_command_takes_its_run_with_it(environment: dict[str, str], tmp_path: Path) -> None:
+    """SIGKILL to the command ends the run and its workers, frees the leases, and running again completes the rest."""
+    faults = {"TILEWRIGHT_FAULTS": "promote.ready=stop*1", "TILEWRIGHT_FAULTS_DIR": str(tmp_path / "faults")}
+    command = subprocess.Popen(
+        [*COMMAND, "run", "--window", WINDOW],
+        cwd=ROOT,
+        env=environment | faults,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        family = wait_for_a_stopped_child(command)
+        assert json.loads(run(environment, "leases", "list", "--json")[1]) != []
+    finally:
+        command.send_signal(signal.SIGKILL)
+        command.wait()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
+    assert json.loads(run(environment, "leases", "list", "--json")[1]) == []
+    code, _, errors = run(environment, "run", "--window", WINDOW)
+    assert code == 0, errors
+    assert run(environment, "verify", "--deep")[0] == 0
+
+
+def wait_for_a_stopped_child(command: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """All descendants of the command, as soon as one of them stands still at the armed point."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        family = psutil.Process(command.pid).children(recursive=True)
+        if any(child.is_running() and child.status() == psutil.STATUS_STOPPED for child in family):
+            return family
+        assert command.poll() is None, "the command ended before the armed point"
+        time.sleep(0.2)
+    raise AssertionError("no child stopped at the armed point")
