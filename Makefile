@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TESTS ?= tests
 PYTEST_ARGS ?=
+PROJECT := $(or $(TILEWRIGHT_CONFIG),var/demo/tilewright.toml)
+NEEDS_PROJECT = @[ -f "$(PROJECT)" ] || { echo "make: no $(PROJECT); run 'make demo' first, or name a project: TILEWRIGHT_CONFIG=..." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
 .PHONY: help demo dev dev-postgres test check lint types format bench clean install
@@ -15,18 +17,20 @@ help: ## list the targets
 demo: $(STAMP) ## real scenes to tiles through real Dagster runs, with faults put in on purpose; ends with proof (about 3 minutes)
 	$(BIN)/tilewright demo
 
-dev: $(STAMP) ## the Dagster UI and daemon on 127.0.0.1:3000, on the demo's configuration unless TILEWRIGHT_CONFIG names another
-	$(BIN)/tilewright dev
+dev: $(STAMP) ## the Dagster UI and daemon on 127.0.0.1:3000; on the demo's project unless TILEWRIGHT_CONFIG names another
+	$(NEEDS_PROJECT)
+	$(BIN)/tilewright --config "$(PROJECT)" dev
 
-dev-postgres: $(STAMP) ## the same on a PostgreSQL server that is started for it under var/
-	$(BIN)/tilewright dev --postgres
+dev-postgres: $(STAMP) ## the same with storage, ledger and leases on a PostgreSQL server that is started under var/
+	$(NEEDS_PROJECT)
+	$(BIN)/tilewright --config "$(PROJECT)" dev --postgres
 
 test: $(STAMP) ## all tests; narrow with TESTS=tests/unit, add options with PYTEST_ARGS='-k word'
 	$(BIN)/python -m pytest $(PYTEST_ARGS) $(TESTS)
 
 check: lint types $(STAMP) ## what CI asks beside the tests: lint, types, architecture, and that Dagster loads the definitions
 	$(BIN)/python -m pytest -q tests/unit/test_architecture.py
-	if [ -f pipelines/definitions.py ]; then TILEWRIGHT_CONFIG=$(CURDIR)/tilewright.toml $(BIN)/dagster definitions validate -w workspace.yaml; fi
+	TILEWRIGHT_CONFIG=$(CURDIR)/tilewright.toml $(BIN)/dagster definitions validate -w workspace.yaml
 
 lint: $(STAMP) ## ruff: rules and layout
 	$(BIN)/ruff check .
@@ -43,7 +47,7 @@ bench: $(STAMP) ## the bounds, as ratios measured in one run
 	$(BIN)/python -m benchmarks
 
 clean: ## remove the virtual environment, caches and everything under var/
-	rm -rf $(VENV) .venv.lock var build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv.lock .tmp_dagster_home_* var build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 install: $(STAMP) ## only make .venv
 
