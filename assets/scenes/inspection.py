@@ -8,6 +8,7 @@ memory, processor time and wall time, replaced when a file kills one.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import multiprocessing
 import os
 import resource
@@ -16,6 +17,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,16 +63,14 @@ class Limits:
 
     def cache_key(self, digest: str) -> str:
         """Key under which the facts about a file's content are kept."""
-        decides = [
-            INSPECTOR_VERSION,
-            digest,
-            self.drivers,
-            self.max_pixels,
-            self.max_bands,
-            str(self.max_expansion),
-            self.time_tag,
-        ]
-        return digest_of(decides)
+        return hashlib.sha256(f"{_fingerprint(self)}:{digest}".encode("ascii")).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def _fingerprint(limits: Limits) -> str:
+    """What beside its content decides what is found in a file. Bounds on cost do not: they only end what takes too long."""
+    declared = [limits.max_pixels, limits.max_bands, str(limits.max_expansion)]
+    return digest_of([INSPECTOR_VERSION, limits.drivers, *declared, limits.time_tag])
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,8 @@ def uri_of(relative: str) -> str:
 
     One to one, so two files never share a uri; text that people write (spaces, quotes, accents, emoji) stays as it is.
     """
+    if relative.isprintable() and "%" not in relative:
+        return relative
     return "".join(
         char
         if char.isprintable() and char != "%"
