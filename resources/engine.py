@@ -232,7 +232,8 @@ class _Run:
             now = self.ledger.clock()
             todo = [row for row in rows if row.state in RUNNABLE_STATES and self._may_run(row, now)] + absent
             for unit in self.batch.work(todo):
-                if not unit.replaces and listings.size(unit.unit.output_uri) is not None and self.promoter.adopt(unit):
+                unrecorded = unit.unit.key not in stale and listings.size(unit.unit.output_uri) is not None
+                if unrecorded and not unit.replaces and self.promoter.adopt(unit):
                     self.done += 1
                     continue
                 yield unit

@@ -1,0 +1,291 @@
+"""What the engine does with every kind of failure, on a real ledger, a real store and real worker processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from resources.config import load_config
+from resources.engine import Engine
+from resources.errors import ErrorKind
+from resources.executor import LocalExecutor
+from resources.ledger import Ledger, open_ledger
+from resources.opening import open_engine, open_leases, open_project_store, utc_now
+from resources.store import LocalStore
+from resources.units import AttemptOutcome, RunOutcome, UnitState
+from tests.support.batches import ASSET, BytesBatch
+from tests.support.child import write_config
+from tests.support.invariants import assert_converged, assert_invariants
+
+
+class Shop:
+    """An engine in a folder, with what it stands on."""
+
+    def __init__(self, folder: Path, store_uri: str = "outputs") -> None:
+        self.path = write_config(folder)
+        self.path.write_text(self.path.read_text().replace("[store]", f'[store]\nuri = "{store_uri}"'))
+        self.config = load_config(self.path)
+        self.ledger: Ledger = open_ledger(self.config)
+        self.store: LocalStore = open_project_store(self.config, self.ledger)
+        leases = open_leases(self.config, self.ledger)
+        self.engine: Engine = open_engine(self.config, ledger=self.ledger, store=self.store, leases=leases)
+        self.engine.rng = random.Random(1)
+
+    def state(self, tile: str) -> UnitState:
+        """State of the unit of a tile."""
+        return next(row.state for row in self.ledger.units(asset=ASSET) if row.tile == tile)
+
+    def outcomes(self, tile: str) -> list[AttemptOutcome | None]:
+        """How its attempts ended, in order."""
+        key = next(row.key for row in self.ledger.units(asset=ASSET) if row.tile == tile)
+        return [entry.outcome for entry in self.ledger.history(key) if entry.what == "attempt"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """An engine with quick retries."""
+    return Shop(tmp_path)
+
+
+def test_one_failure_never_stops_another(shop: Shop) -> None:
+    """Rejected, unknown, oversized, dying and failing units each get their own end; all others are complete."""
+    behaviours = {(0, 0): "transient", (0, 1): "reject", (0, 2): "unknown", (1, 0): "memory", (1, 1): "die"}
+    batch = BytesBatch(shop.ledger, partitions=2, units_each=6, behaviours=behaviours)
+    report = shop.engine.run(batch, run_id="one")
+    assert report.summary.outcome is RunOutcome.PARTIAL
+    found = {
+        row.tile: (row.state, row.error_kind) for row in shop.ledger.units(asset=ASSET) if row.state is not UnitState.COMPLETE
+    }
+    assert found == {
+        "0-0-0": (UnitState.FAILED, ErrorKind.SOURCE_UNAVAILABLE),
+        "0-0-1": (UnitState.QUARANTINED, ErrorKind.CONTRACT_VIOLATED),
+        "0-0-2": (UnitState.QUARANTINED, ErrorKind.UNCLASSIFIED),
+        "0-1-0": (UnitState.QUARANTINED, ErrorKind.MEMORY_EXCEEDED),
+        "0-1-1": (UnitState.FAILED, ErrorKind.WORKER_LOST),
+    }
+    assert report.summary.processed == 7
+    assert_invariants(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+
+
+def test_unknown_failure_is_tried_once(shop: Shop) -> None:
+    """What is not known to be transient is not retried by itself."""
+    shop.engine.run(BytesBatch(shop.ledger, partitions=1, behaviours={(0, 0): "unknown"}), run_id="one")
+    assert shop.outcomes("0-0-0") == [AttemptOutcome.FAILED]
+
+
+def test_attempts_count_over_runs_up_to_the_bound(shop: Shop) -> None:
+    """Three tries in a run, five in all, then quarantine with one dead letter; a sixth never happens."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=2, behaviours={(0, 0): "transient"})
+    for number in range(4):
+        shop.engine.run(batch, run_id=f"run{number}")
+    assert shop.outcomes("0-0-0") == [AttemptOutcome.FAILED] * 5
+    (letter,) = shop.ledger.dead_letters()
+    assert (letter.tile, letter.attempts, letter.kind) == ("0-0-0", 5, ErrorKind.SOURCE_UNAVAILABLE)
+
+
+def test_innocents_beside_a_dying_worker_are_not_charged(shop: Shop) -> None:
+    """Units that ran beside one that kills its worker are done by the same run, and no try is charged to them."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=10, behaviours={(0, 3): "die"})
+    shop.engine.run(batch, run_id="one")
+    rows = {row.tile: row for row in shop.ledger.units(asset=ASSET)}
+    assert rows["0-0-3"].state is UnitState.FAILED
+    assert rows["0-0-3"].attempts == 3
+    others = [row for tile, row in rows.items() if tile != "0-0-3"]
+    assert {row.state for row in others} == {UnitState.COMPLETE}
+    lost = [entry for row in others for entry in shop.ledger.history(row.key) if entry.outcome is AttemptOutcome.LOST]
+    assert not any(entry.is_counted for entry in lost)
+
+
+def test_unit_that_hangs_is_ended_at_its_time_bound(tmp_path: Path) -> None:
+    """A unit that hangs costs its time bound, not the run."""
+    shop = Shop(tmp_path)
+    shop.engine.executor_factory = lambda: _executor(shop, unit_time_s=1.0)
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=3, behaviours={(0, 1): "hang"})
+    report = shop.engine.run(batch, run_id="one")
+    assert (report.summary.processed, report.summary.failed) == (2, 1)
+    assert next(row.error_kind for row in shop.ledger.units(state=UnitState.FAILED)) == ErrorKind.TIMEOUT
+
+
+def _executor(shop: Shop, **changes: float) -> LocalExecutor:
+    return LocalExecutor(shop.config.executor.model_copy(update=changes))
+
+
+def test_stop_voids_the_attempt_and_ends_the_run(shop: Shop) -> None:
+    """Refused credentials are nobody's fault: the run stops, no unit is charged or quarantined, the reason is said."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=40, pause_s=0.01, behaviours={(0, 0): "unfit"})
+    report = shop.engine.run(batch, run_id="one")
+    assert report.summary.outcome is RunOutcome.STOPPED
+    assert "credentials were refused" in report.summary.reason
+    assert report.summary.not_attempted > 0
+    assert shop.state("0-0-0") is UnitState.PENDING
+    assert shop.outcomes("0-0-0") == [AttemptOutcome.VOID]
+    assert not list(shop.ledger.dead_letters())
+
+
+def test_unwell_source_opens_the_breaker(tmp_path: Path) -> None:
+    """When every unit of a source exhausts its tries, the run ends partial, charges nobody, and puts the source's units off."""
+    shop = Shop(tmp_path)
+    shop.engine.retry = shop.engine.retry.model_copy(update={"breaker_units": 3, "later_base_s": 600.0})
+    behaviours = {(0, j): "transient" for j in range(12)}
+    batch = BytesBatch(shop.ledger, partitions=2, units_each=12, behaviours=behaviours, sources=2)
+    report = shop.engine.run(batch, run_id="one")
+    rows = list(shop.ledger.units(asset=ASSET))
+    ill = [row for row in rows if row.source == "source0"]
+    assert report.summary.outcome is RunOutcome.PARTIAL
+    assert "source0" in report.summary.reason
+    assert {row.state for row in rows if row.source == "source1"} == {UnitState.COMPLETE}
+    assert {row.state for row in ill} <= {UnitState.PENDING, UnitState.FAILED}
+    assert sum(row.attempts for row in ill) <= 3 * 4, "the breaker did not stop the work"
+    voided = [row for row in ill if row.state is UnitState.PENDING]
+    assert voided
+    assert all(row.attempts == 0 for row in voided)
+    assert all(row.retry_at is not None and row.retry_at > utc_now() + timedelta(seconds=60) for row in voided)
+    assert not list(shop.ledger.dead_letters())
+
+
+def test_only_due_leaves_alone_what_is_put_off(shop: Shop) -> None:
+    """A run of the sensor does not try a unit before its time; a run by hand does."""
+    shop.engine.retry = shop.engine.retry.model_copy(update={"later_base_s": 600.0, "tries_in_run": 1})
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=2, behaviours={(0, 0): "transient"})
+    shop.engine.run(batch, run_id="one")
+    shop.engine.run(batch, run_id="two", only_due=True)
+    assert len(shop.outcomes("0-0-0")) == 1
+    shop.engine.run(batch, run_id="three")
+    assert len(shop.outcomes("0-0-0")) == 2
+
+
+def test_repaired_unit_completes_after_replay(shop: Shop) -> None:
+    """Replay asks again through the ordinary path; history stays, and the round is a new one."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=2, behaviours={(0, 0): "reject:broken"})
+    shop.engine.run(batch, run_id="one")
+    (letter,) = shop.ledger.dead_letters()
+    (shop.store.root / "bytes" / "broken.repaired").touch()
+    assert shop.ledger.replay([letter.id], who="a tester") == 1
+    report = shop.engine.run(batch, run_id="two")
+    assert (report.summary.processed, report.summary.skipped) == (1, 1)
+    assert shop.outcomes("0-0-0") == [AttemptOutcome.FAILED, AttemptOutcome.SUCCEEDED]
+    assert not list(shop.ledger.dead_letters())
+
+
+def test_one_bad_input_is_one_dead_letter(shop: Shop) -> None:
+    """Units that read the same bad input share one dead letter, which is the input's."""
+    behaviours = {(0, j): "input" for j in range(4)}
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=5, behaviours=behaviours)
+    shop.engine.run(batch, run_id="one")
+    letters = list(shop.ledger.dead_letters())
+    assert [(letter.subject, letter.subject_key) for letter in letters] == [("input", "bad-input")]
+    assert shop.state("0-0-4") is UnitState.COMPLETE
+    states = {shop.state(f"0-0-{j}") for j in range(4)}
+    assert states == {UnitState.QUARANTINED}, "held units are quarantined, without letters of their own"
+
+
+def test_deleted_output_is_done_again_and_named(shop: Shop) -> None:
+    """An output deleted behind the ledger's back is a discrepancy by name, and only that unit is done again."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=5)
+    shop.engine.run(batch, run_id="one")
+    victim = next(iter(shop.store.walk(ASSET)))
+    shop.store.path(victim).unlink()
+    report = shop.engine.run(batch, run_id="two")
+    assert (report.summary.processed, report.summary.skipped) == (1, 4)
+    assert [(item.kind, item.output_uri) for item in report.discrepancies] == [(ErrorKind.OUTPUT_MISSING, victim)]
+    assert_invariants_again(shop, batch)
+
+
+def assert_invariants_again(shop: Shop, batch: BytesBatch) -> None:
+    """Every output exists as recorded."""
+    for row in shop.ledger.planned(ASSET, batch.partitions):
+        batch.works[row.key].validate(shop.store.path(row.output_uri))
+
+
+def test_tampered_output_is_kept_aside_and_done_again(shop: Shop) -> None:
+    """An output of another size than recorded is moved aside, never overwritten or deleted, and the unit is done again."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=3)
+    shop.engine.run(batch, run_id="one")
+    victim = shop.store.path(next(iter(shop.store.walk(ASSET))))
+    victim.write_bytes(b"something else")
+    report = shop.engine.run(batch, run_id="two")
+    assert report.summary.processed == 1
+    aside = [path.read_bytes() for path in victim.parent.glob(".aside-*")]
+    assert aside == [b"something else"]
+    assert_invariants_again(shop, batch)
+
+
+def test_output_without_record_is_adopted(shop: Shop) -> None:
+    """An output that was promoted and never recorded is verified and adopted, not computed again."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=2)
+    work = next(iter(batch.works.values()))
+    path = shop.store.path(work.unit.output_uri)
+    path.parent.mkdir(parents=True)
+    work.work(path)
+    before = path.stat().st_ino
+    report = shop.engine.run(batch, run_id="one")
+    assert shop.outcomes(work.unit.tile or "") == []
+    assert path.stat().st_ino == before
+    assert (report.summary.processed, report.summary.skipped) == (1, 1)
+    assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+
+
+def test_wrong_file_under_a_final_name_is_set_aside(shop: Shop) -> None:
+    """A file that does not verify under a unit's final name is kept aside, and the unit is done."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=2)
+    work = next(iter(batch.works.values()))
+    path = shop.store.path(work.unit.output_uri)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"half a fi")
+    report = shop.engine.run(batch, run_id="one")
+    assert report.summary.processed == 2
+    assert [item.kind for item in report.discrepancies] == [ErrorKind.OUTPUT_UNRECORDED]
+    assert [item.read_bytes() for item in path.parent.glob(".aside-*")] == [b"half a fi"]
+    assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+
+
+def test_interrupted_run_voids_what_was_running(shop: Shop) -> None:
+    """A cancelled run charges nobody, leaves no staged file and no unit RUNNING."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=50, pause_s=0.1)
+    timer = threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        shop.engine.run(batch, run_id="one")
+    timer.cancel()
+    rows = list(shop.ledger.units(asset=ASSET))
+    assert {row.state for row in rows} <= {UnitState.PENDING, UnitState.COMPLETE}
+    assert sum(row.attempts for row in rows if row.state is UnitState.PENDING) == 0
+    assert not list(shop.store.staged_files())
+    run = shop.ledger.run("one")
+    assert run is not None
+    assert run.outcome is RunOutcome.STOPPED
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of 2 MB, for a store that fills up."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small filesystem needs root")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_full_disk_stops_and_the_rest_is_done_once_there_is_room(tmp_path: Path, small_disk: Path) -> None:
+    """A full disk ends the run early, quarantines nothing and leaves no partial output; with room the rest is done."""
+    shop = Shop(tmp_path / "project", store_uri=str(small_disk / "outputs"))
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=60, size=60_000)
+    report = shop.engine.run(batch, run_id="one")
+    assert report.summary.outcome is RunOutcome.STOPPED
+    assert report.stopped_by is not None
+    assert report.stopped_by.kind is ErrorKind.DISK_FULL
+    assert not list(shop.ledger.dead_letters())
+    assert_invariants(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+    shop.engine.run(batch, run_id="two")
+    assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
