@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ import numpy as np
 from affine import Affine
 from numpy.typing import NDArray
 from rasterio._err import CPLE_BaseError
-from rasterio.enums import Resampling
+from rasterio.crs import CRS
+from rasterio.enums import MaskFlags, Resampling
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
 from rasterio.vrt import WarpedVRT
 
 from assets.grid import TileBox
-from assets.products.fit import Fit, fit_of, moved, overview_for, parse_crs
+from assets.products.fit import Fit, Points, fit_of, moved, overview_for, parse_crs
 from assets.products.model import SceneInput
 from assets.scenes.model import BandRef, band_path, file_changed
 from resources.errors import ErrorKind, InputRejected, TransientError
@@ -39,6 +41,7 @@ _EXACT_TRANSFORMER = 1e-9
 _SOURCE_PIXELS_MAX = 4_000_000
 _SMALLEST_PX = 4
 _PROBES = 17
+_WITHIN_PX = 2.0
 _NARROW = frozenset({"uint8", "int8", "uint16", "int16", "float32"})
 _WORLD_WIDTH = {"EPSG:3857": 2 * math.pi * 6378137.0}
 
@@ -195,19 +198,46 @@ def _warp_describable(source: DatasetReader, bands: Sequence[BandRef], block: Bl
     return result
 
 
+def _is_covered(source: DatasetReader, block: Block) -> bool:
+    """No pixel of the block can be absent: it lies well within the source, and nothing of the source hides a pixel."""
+    if any(flags != [MaskFlags.all_valid] for flags in source.mask_flag_enums):
+        return False
+    x, y = _probes(source, block)
+    if not np.isfinite(x + y).all():
+        return False
+    inverse = ~source.transform
+    columns, rows = inverse.a * x + inverse.b * y + inverse.c, inverse.d * x + inverse.e * y + inverse.f
+    across = (columns > _WITHIN_PX) & (columns < source.width - _WITHIN_PX)
+    down = (rows > _WITHIN_PX) & (rows < source.height - _WITHIN_PX)
+    return bool((across & down).all())
+
+
 def _is_describable(source: DatasetReader, block: Block) -> bool:
+    return bool(np.isfinite(_probes(source, block)).all())
+
+
+def _probes(source: DatasetReader, block: Block) -> tuple[Points, Points]:
+    """Points spread over the block and its edges, in the source's CRS."""
     along, down = (np.linspace(0, side, _PROBES) for side in (block.width, block.height))
     columns, rows = (axis.ravel() for axis in np.meshgrid(along, down))
     place = block.transform
     x, y = place.a * columns + place.b * rows + place.c, place.d * columns + place.e * rows + place.f
-    return bool(np.isfinite(moved(block.crs, source.crs.to_wkt(), x, y)).all())
+    return moved(block.crs, _wkt_of(source.crs), x, y)
+
+
+@lru_cache(maxsize=256)
+def _wkt_of(crs: CRS) -> str:
+    return str(crs.to_wkt())
 
 
 def _warp(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit: Fit, resampling: str) -> Values:
     working = "float32" if all(dtype in _NARROW for dtype in source.dtypes) else "float64"
     x_scale, y_scale = fit.scales
+    shifts = _world_shifts(source)
+    # GDAL's faster kernels are for pixels of which none can be absent
+    is_whole = len(shifts) == 1 and _is_covered(source, block)
     result: Values | None = None
-    for shift in _world_shifts(source):
+    for shift in shifts:
         with WarpedVRT(
             source,
             crs=parse_crs(block.crs),
@@ -218,13 +248,16 @@ def _warp(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit:
             resampling=Resampling[resampling],
             tolerance=_EXACT_TRANSFORMER,
             dtype=working,
-            nodata=_EMPTY,
+            nodata=None if is_whole else _EMPTY,
             XSCALE=repr(x_scale),
             YSCALE=repr(y_scale),
             UNIFIED_SRC_NODATA="PARTIAL",
         ) as warped:
             values = warped.read([band.index for band in bands])
-        values[(values == _EMPTY) | ~np.isfinite(values)] = np.nan
+        absent = ~np.isfinite(values)
+        if not is_whole:
+            absent |= values == _EMPTY
+        values[absent] = np.nan
         result = values if result is None else np.where(np.isnan(result), values, result)
     assert result is not None
     return result
