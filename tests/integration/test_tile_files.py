@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -21,8 +22,9 @@ from assets.products.cog import read_tile_tags, validate_tile
 from assets.products.model import SceneInput, TileRequest
 from assets.products.render import render_tile
 from resources.config import MaskConfig, ProductConfig
-from resources.errors import ErrorKind, InputRejected, TransientError, UnitRejected
+from resources.errors import ErrorKind, InputRejected, TransientError, UnitRejected, Verdict
 from resources.gdal_safety import safe_env
+from resources.verdicts import classify
 from tests.support.pixels import UTM, rendered, scene_of, square, tile_request, write_raster
 
 NORTH_UP = Affine(10, 0, 500_000, 0, -10, 5_000_000)
@@ -310,3 +312,12 @@ def test_nodata_that_no_pixel_can_hold_hides_nothing(tmp_path: Path, nodata: flo
     product = ProductConfig(name="p", bands=("b1",), dtype="uint8")
     _, valid = rendered(tile_request(product, BOX, [scene_of(tmp_path, path)], tmp_path), tmp_path / "t.tif")
     assert valid.all()
+
+
+def test_a_full_disk_is_the_systems_own_error(scene: SceneInput, tmp_path: Path) -> None:
+    """When no space is left the error keeps its number, so that the run stops and no unit is blamed."""
+    with pytest.raises(OSError, match="No space left") as caught:
+        render_tile(request_for(scene, tmp_path), Path("/dev/full"))
+    assert caught.value.errno == errno.ENOSPC
+    failure = classify(caught.value)
+    assert (failure.verdict, failure.kind) == (Verdict.STOP, ErrorKind.DISK_FULL)
