@@ -33,6 +33,7 @@ ASSET = "tiles"
 BOUND_S = 5.0
 UNITS_EACH = 10
 FAILED = 1_500
+_SIZE = 100
 _CONFIGURATION = """
 [window]
 start = 2026-01-01
@@ -83,7 +84,7 @@ def _fill(ledger: Ledger, plans: list[PartitionPlan], failed: set[str]) -> None:
         numbers = ledger.start_attempts("filling", [unit.key for unit in some])
         ledger.complete(
             "filling",
-            [Completion(unit.key, numbers[unit.key], unit.output_uri, "0" * 64, 1000) for unit in some if unit.key not in bad],
+            [Completion(unit.key, numbers[unit.key], unit.output_uri, "0" * 64, _SIZE) for unit in some if unit.key not in bad],
         )
         ledger.fail(
             "filling",
@@ -109,9 +110,18 @@ def _show(instance: dg.DagsterInstance, watched: Watched, failed: set[str]) -> N
         event = DagsterEvent(DagsterEventType.ASSET_MATERIALIZATION_PLANNED.value, "bench", event_specific_data=data)
         instance.report_dagster_event(event, run_id=run.run_id)
     instance.report_run_failed(run)
-    green = [name for name in watched.order() if name not in failed][:2_000]
+    green = [name for name in watched.order() if name not in failed][:200]
     for partition in green:
         instance.report_runless_asset_event(dg.AssetMaterialization(watched.key, partition=partition))
+
+
+def _write_outputs(project: _Project, plans: list[PartitionPlan], *, partitions: int) -> None:
+    """Files of the first settled partitions: what a tick shows as done without a run, it looks at first."""
+    for plan in plans[:partitions]:
+        for unit in plan.units:
+            path = project.store.path(unit.output_uri)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(bytes(_SIZE))
 
 
 def measure(*, windows: int, tiles: int) -> dict[str, float]:
@@ -131,18 +141,21 @@ def measure(*, windows: int, tiles: int) -> dict[str, float]:
         watched = Watched(ASSET, dg.MultiPartitionsDefinition(dimensions), ("bench",))
         partitions = list(watched.order())
         failed = set(partitions[:: max(1, len(partitions) // FAILED)][:FAILED])
-        _fill(ledger, list(_plans(days, names)), failed)
+        plans = list(_plans(days, names))
+        _fill(ledger, plans, failed)
+        _write_outputs(project, plans, partitions=4 * config.sensors.heals_per_tick)
         instance = stack.enter_context(dg.instance_for_test(temp_dir=str(root)))
         _show(instance, watched, failed)
         seconds = []
         cursor = None
-        requests = 0
+        requests = heals = 0
         for _ in range(3):
             begun = time.perf_counter()
             found = tick(instance, project, watched, cursor=cursor)
             seconds.append(time.perf_counter() - begun)
             cursor = found.cursor
             requests += len(found.run_requests or ())
+            heals += len(found.asset_events)
         return {
             "partitions": len(partitions),
             "units": len(partitions) * UNITS_EACH,
@@ -150,6 +163,7 @@ def measure(*, windows: int, tiles: int) -> dict[str, float]:
             "first_tick_s": seconds[0],
             "later_tick_s": max(seconds[1:]),
             "requests": requests,
+            "heals": heals,
         }
 
 
@@ -163,7 +177,8 @@ def main() -> None:
     slowest = max(found["first_tick_s"], found["later_tick_s"])
     print(
         f"sensor tick: {found['partitions']:,} partitions, {found['units']:,} units, {found['failed']:,} failed: "
-        f"first {found['first_tick_s']:.2f} s, later {found['later_tick_s']:.2f} s, {found['requests']} requests; "
+        f""
+        f"first {found['first_tick_s']:.2f} s, later {found['later_tick_s']:.2f} s, {found['requests']} requests, {found['heals']} heals; "
         f"bound {BOUND_S:.0f} s: {'met' if slowest < BOUND_S else 'MISSED'}"
     )
 

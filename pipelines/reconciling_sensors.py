@@ -31,7 +31,7 @@ from pipelines.watched import (
 )
 from resources.alerts import AlertFact, Severity, enqueue, keep_standing
 from resources.errors import TilewrightError
-from resources.ledger import RunRow
+from resources.ledger import RequestRow, RunRow
 from resources.opening import boot_id
 from resources.probe import probe
 
@@ -116,11 +116,12 @@ def tick(
     _say_stuck(project, watched, decision)
     heals, amended = _verified_heals(project, watched, decision)
     run_requests = []
+    asked_for: list[RequestRow] = []
     rows = {row.partition: row for row in due}
     for ask in decision.asks:
         number = ledger.next_request_number()
         run_key = f"{watched.asset}|{ask.start}|{ask.end}|request={number}"
-        ledger.write_requests(watched.asset, request_rows(ask, number=number, run_key=run_key, due=rows, now=now))
+        asked_for += request_rows(ask, number=number, run_key=run_key, due=rows, now=now)
         run_requests.append(
             run_request(
                 watched,
@@ -132,6 +133,7 @@ def tick(
                 tags={REQUEST_TAG: str(number), ATTEMPT_TAG: str(ask.attempt)},
             )
         )
+    ledger.write_requests(watched.asset, asked_for)
     notes = [*decision.notes, *amended]
     if heals:
         notes.append(f"{len(heals)} settled partitions are shown as done now")

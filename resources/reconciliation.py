@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from resources.errors import ErrorKind
 from resources.keys import digest_file
@@ -164,5 +163,5 @@ def _folder(uri: str) -> str:
 
 def _place(uri: str) -> str:
     """Where an output belongs, whatever its key: its folder and the first part of its name."""
-    path = PurePosixPath(uri)
-    return f"{path.parent}/{path.name.partition('.')[0]}"
+    folder, _, name = uri.rpartition("/")
+    return f"{folder}/{name.partition('.')[0]}"

@@ -110,6 +110,7 @@ class Some:
         self.partitions = list(partitions)
         self.work = batch.work
         self.replan = batch.replan
+        self.replaces = batch.replaces
 
 
 @dataclass
