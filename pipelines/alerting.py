@@ -4,8 +4,6 @@ A fact goes into the outbox first and is delivered next; no step of a run ever t
 resolved: silence must be told apart from being well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 

@@ -1,7 +1,5 @@
 """The scene arrivals sensor: a scene that is new, changed or gone wakes its window; and the standing check on scenes left out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 

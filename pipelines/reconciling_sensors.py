@@ -5,8 +5,6 @@ A plain sensor over ended runs by time of update, not a run-status sensor: those
 the tick fails, and a run that only a report ends must be seen too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 

@@ -3,8 +3,6 @@
 A tick that was missed is not caught up by Dagster; the arrivals sensor wakes a window that has scenes and was never planned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 

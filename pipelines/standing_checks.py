@@ -4,8 +4,6 @@ Dagster shows a check as "not evaluated" once its asset was materialized after i
 be most of the time.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +24,7 @@ class Telling:
     rest: str = ""
 
     @classmethod
-    def parse(cls, cursor: str | None) -> Telling:
+    def parse(cls, cursor: str | None) -> "Telling":
         """What a cursor remembers."""
         if not cursor:
             return cls()
