@@ -37,7 +37,7 @@ class Telling:
 
     def tell(
         self, instance: dg.DagsterInstance, findings: Sequence[Finding], *, rest: str = ""
-    ) -> tuple[list[dg.AssetCheckEvaluation], Telling]:
+    ) -> tuple[list[dg.AssetCheckEvaluation], "Telling"]:
         """Evaluations to report: of findings that changed, or that a later materialization hides."""
         told = dict(self.told)
         evaluations = []
