@@ -178,7 +178,8 @@ def main() -> None:
     print(
         f"sensor tick: {found['partitions']:,} partitions, {found['units']:,} units, {found['failed']:,} failed: "
         f""
-        f"first {found['first_tick_s']:.2f} s, later {found['later_tick_s']:.2f} s, {found['requests']} requests, {found['heals']} heals; "
+        f"first {found['first_tick_s']:.2f} s, later {found['later_tick_s']:.2f} s, "
+        f"{found['requests']} requests, {found['heals']} heals; "
         f"bound {BOUND_S:.0f} s: {'met' if slowest < BOUND_S else 'MISSED'}"
     )
 

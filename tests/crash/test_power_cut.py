@@ -1,7 +1,7 @@
 """A power cut: what the ledger says is complete is there, whole, after the disk is read back as it was at the cut.
 
-The store lies on an ext4 image on a loop device. The cut is a copy of the image taken while it is mounted: what was only in the page
-cache is not in the copy. The copy is mounted, which replays the journal, and read.
+The store lies on an ext4 image on a loop device. The cut is a copy of the image taken while it is mounted: what was only in the
+page cache is not in the copy. The copy is mounted, which replays the journal, and read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def disk_image(tmp_path: Path) -> Path:
 
 
 def test_completed_units_survive_a_power_cut(tmp_path: Path, disk_image: Path) -> None:
-    """Every unit recorded complete before the cut has its output, with the recorded digest, after it; no final name is partial."""
+    """Every unit recorded complete before the cut has its output, by digest, after it; no final name is partial."""
     project = tmp_path / "project"
     config_path = write_config(project)
     with _mounted(disk_image, tmp_path / "disk") as disk:

@@ -124,7 +124,7 @@ def test_unmounted_store_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_store_vanishing_during_the_run_stops_it(tmp_path: Path) -> None:
-    """A store that goes away in the middle of a run ends it early; nothing is quarantined, and the rest is done once it is back."""
+    """A store that goes away in the middle of a run ends it early; nothing is quarantined, and the rest is done later."""
     config_path = write_config(tmp_path)
     ledger, store = _open(config_path)
     shape = {"partitions": 2, "units_each": 60, "pause_s": 0.05}

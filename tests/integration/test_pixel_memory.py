@@ -40,7 +40,10 @@ def large_scene(path: Path, side: int) -> SceneInput:
     """A tiled, really written uint16 scene of `side` x `side` pixels without overviews, that compresses well."""
     row = np.arange(side, dtype="uint16") % 4000 + 1
     profile = {"driver": "GTiff", "width": side, "height": side, "count": 1, "dtype": "uint16", "crs": UTM, "transform": NORTH_UP}
-    with safe_env(), rasterio.open(path, "w", tiled=True, blockxsize=512, blockysize=512, compress="zstd", zstd_level=1, **profile) as out:
+    with (
+        safe_env(),
+        rasterio.open(path, "w", tiled=True, blockxsize=512, blockysize=512, compress="zstd", zstd_level=1, **profile) as out,
+    ):
         for top in range(0, side, 512):
             rows = min(512, side - top)
             out.write(np.broadcast_to(row, (rows, side)) + np.uint16(top), 1, window=rasterio.windows.Window(0, top, side, rows))

@@ -1,4 +1,4 @@
-"""Products over whole scenes: bands of different resolution, masks, scale and offset, overlaps of unlike scenes, real Landsat files."""
+"""Products over whole scenes: bands of unlike resolution, masks, scale and offset, unlike scenes, real Landsat files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,16 @@ def values_of(
 def test_bands_of_different_resolution_meet_on_one_grid(tmp_path: Path) -> None:
     """A 15 m band beside 30 m bands, in one file per band: each equals its own gdalwarp, whatever it is read with."""
     rng = np.random.default_rng(5)
-    write_raster(tmp_path / "x_B4.tif", rng.integers(1, 9000, (1, 200, 200)).astype("int16"), transform=Affine(30, 0, 483_285, 0, -30, 5_628_525))
-    write_raster(tmp_path / "x_B8.tif", rng.integers(1, 9000, (1, 400, 400)).astype("int16"), transform=Affine(15, 0, 483_277.5, 0, -15, 5_628_517.5))
+    write_raster(
+        tmp_path / "x_B4.tif",
+        rng.integers(1, 9000, (1, 200, 200)).astype("int16"),
+        transform=Affine(30, 0, 483_285, 0, -30, 5_628_525),
+    )
+    write_raster(
+        tmp_path / "x_B8.tif",
+        rng.integers(1, 9000, (1, 400, 400)).astype("int16"),
+        transform=Affine(15, 0, 483_277.5, 0, -15, 5_628_517.5),
+    )
     scene = scene_of(tmp_path, {"x_B4.tif": ["B4"], "x_B8.tif": ["B8"]})
     box = square(UTM, 483_300, 5_628_500, 15.0, 256)
     for resampling, name in (("nearest", "near"), ("bilinear", "bilinear"), ("average", "average")):
@@ -73,7 +81,7 @@ def test_ndvi_of_a_scene_has_its_closed_form(tmp_path: Path) -> None:
 
 
 def test_masks_are_read_nearest_at_full_resolution(tmp_path: Path) -> None:
-    """Bits of a QA band are never averaged: with overviews at hand and a smooth resampling, the mask is that of the exact pixel."""
+    """Bits of a QA band are never averaged: with overviews and a smooth resampling, the mask is that of the exact pixel."""
     rng = np.random.default_rng(6)
     quality = (rng.integers(0, 2, (1, 512, 512)) * 8 + rng.integers(0, 2, (1, 512, 512))).astype("uint16")
     write_raster(tmp_path / "v.tif", flat(700, side=512), transform=NORTH_UP, overviews=[2, 4], tiled=True)
@@ -108,12 +116,14 @@ def test_masks_of_floats_are_refused(tmp_path: Path) -> None:
 
 
 def test_scale_and_offset_are_applied_once_each_scene_its_own(tmp_path: Path) -> None:
-    """Two processing baselines side by side: (DN - 1000) / 10000 beside DN / 10000; small digital numbers go below zero, not round."""
+    """Two processing baselines side by side: (DN - 1000) / 10000 beside DN / 10000; small numbers go below zero, not round."""
     new = flat(1500)
     new[0, 0] = 400
     new[0, 1] = 0
     write_raster(tmp_path / "new.tif", new, transform=NORTH_UP, nodata=0, scales=(1e-4,), offsets=(-0.1,))
-    write_raster(tmp_path / "old.tif", flat(500), transform=NORTH_UP @ Affine.translation(32, 0), nodata=0, scales=(1e-4,), offsets=(0.0,))
+    write_raster(
+        tmp_path / "old.tif", flat(500), transform=NORTH_UP @ Affine.translation(32, 0), nodata=0, scales=(1e-4,), offsets=(0.0,)
+    )
     scenes = [scene_of(tmp_path, tmp_path / f"{name}.tif") for name in ("new", "old")]
     values, valid = values_of(product_of(bands=("b1",), dtype="float32", nodata="nan", apply_scale=True), scenes, tmp_path)
     assert values[0, 5] == pytest.approx(0.05)
@@ -223,7 +233,7 @@ def test_landsat_becomes_true_colour_and_ndvi(tmp_path: Path) -> None:
 
 
 def test_landsat_qa_bits_decide(tmp_path: Path) -> None:
-    """The clear pixels of the real QA bands (2720 of Landsat 8, 672 of 4 to 7) stay with the cloud bit, and go with a bit they have."""
+    """Clear pixels of the real QA bands (2720 of Landsat 8, 672 of 4 to 7) stay with the cloud bit, and go with one of theirs."""
     for pattern, bits in ((LANDSAT_8, 2720), (LANDSAT_7, 672)):
         scene = landsat(pattern, {"red": "4", "qa": "QA"})
         root = SHARED_SCENES.resolve()

@@ -40,7 +40,9 @@ def waves(bands: int, side: int = 300, dtype: str = "uint8", seed: int = 3) -> n
 
 @pytest.fixture
 def scene(tmp_path: Path) -> SceneInput:
-    path = write_raster(tmp_path / "source" / "scene.tif", waves(4), transform=NORTH_UP, tiled=True, blockxsize=128, blockysize=128)
+    path = write_raster(
+        tmp_path / "source" / "scene.tif", waves(4), transform=NORTH_UP, tiled=True, blockxsize=128, blockysize=128
+    )
     return scene_of(tmp_path / "source", path, ("r", "g", "b", "nir"))
 
 
@@ -89,7 +91,9 @@ def test_tiles_are_valid_cogs_and_equal_byte_by_byte(scene: SceneInput, tmp_path
     with safe_env(), rasterio.open(out) as tile:
         assert tile.count == len(metrics["bands"])
         assert "alpha" not in [colour.name for colour in tile.colorinterp]
-        assert [flags[0].name for flags in tile.mask_flag_enums] == ["per_dataset" if tile.nodata is None else "nodata"] * tile.count
+        assert [flags[0].name for flags in tile.mask_flag_enums] == [
+            "per_dataset" if tile.nodata is None else "nodata"
+        ] * tile.count
 
 
 def test_large_tiles_carry_overviews_inside(tmp_path: Path) -> None:
@@ -133,7 +137,8 @@ def test_the_bytes_do_not_depend_on_place_or_process(scene: SceneInput, tmp_path
         "import pickle, sys; from dataclasses import replace; from pathlib import Path\n"
         "from assets.products.render import render_tile\n"
         "request = replace(pickle.loads(sys.stdin.buffer.read()), gdal_cache_mb=8)\n"
-        "scene = replace(request.scenes[0], scene_id='other', digest='f' * 64, acquired=request.scenes[0].acquired.replace(day=9))\n"
+        "scene = request.scenes[0]\n"
+        "scene = replace(scene, scene_id='other', digest='f' * 64, acquired=scene.acquired.replace(day=9))\n"
         "scene = replace(scene, bands={name: band for name, band in scene.bands.items() if name != 'nir'})\n"
         "request = replace(request, scenes=(scene,))\n"
         "render_tile(request, Path(sys.argv[1]))\n"
@@ -165,7 +170,10 @@ def golden_requests(directory: Path) -> dict[str, TileRequest]:
     base = {"name": "p", "bands": RGB, "dtype": "uint16"}
     settings: dict[str, tuple[dict[str, object], object]] = {
         "rgb": ({**base, "resampling": "cubic"}, mercator),
-        "ndvi": ({"name": "p", "expression": "(b - r) / (b + r)", "dtype": "float32", "nodata": "nan", "compositing": "max"}, mercator),
+        "ndvi": (
+            {"name": "p", "expression": "(b - r) / (b + r)", "dtype": "float32", "nodata": "nan", "compositing": "max"},
+            mercator,
+        ),
         "masked": ({**base, "nodata": 0, "masks": (MaskConfig(band="qa", bits=(3, 5)),), "resampling": "nearest"}, mercator),
         "mean": ({**base, "compositing": "mean", "resampling": "average"}, coarse),
         "rescaled": ({**base, "dtype": "uint8", "rescale": (100, 4000), "resampling": "lanczos"}, coarse),
@@ -247,7 +255,7 @@ def test_a_scene_without_a_band_is_refused_by_name(scene: SceneInput, tmp_path: 
 
 
 def test_validation_refuses_what_was_not_asked_for(scene: SceneInput, tmp_path: Path) -> None:
-    """Another key, size, band count, dtype, nodata, place or CRS, a plain TIFF and a damaged file are each refused, naming the fact."""
+    """Another key, size, band count, dtype, nodata, place or CRS, a plain TIFF and a damaged file are each refused by name."""
     out = tmp_path / "t.tif"
     request = request_for(scene, tmp_path)
     render_tile(request, out)

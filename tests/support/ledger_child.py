@@ -1,6 +1,7 @@
 """Child processes that use a ledger or a lease, for tests in which real processes compete and die.
 
-Started by `start`, a child reads its arguments, prints `ready`, waits for a line on its standard input, does its work and prints the answer as JSON.
+Started by `start`, a child reads its arguments, prints `ready`, waits for a line on its standard input, does its work and
+prints the answer as JSON.
 """
 
 from __future__ import annotations
