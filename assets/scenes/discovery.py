@@ -15,13 +15,14 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from assets.grid import read_area
-from assets.scenes.fitness import band_digest, bands_of_part, fault_of, names_of, united
+from assets.scenes.fitness import band_digest, bands_of_part, fault_of, united
 from assets.scenes.grouping import Candidate, Part, group
 from assets.scenes.inspection import Finding, Inspector, Limits
 from assets.scenes.listing import Entry, Listing, list_source
 from assets.scenes.model import BandRef, Scene, SceneListing, SceneVerdict, Stranger, path_of, uri_of
 from assets.scenes.naming import DoneMarker, compile_patterns, first_match
-from assets.scenes.pinning import Digests, PinBook, digest_entries, is_pinned
+from assets.scenes.pinning import Digests, PinBook, digest_entries
+from assets.scenes.readiness import Obstacle, incomplete, unmarked, unsettled, unusable
 from assets.scenes.stac_items import ITEM_BYTES_MOST, Item, read_item
 from assets.scenes.timing import Moment, moment_before_reading, moment_by_tags, untimely
 from resources.config import Config
@@ -150,72 +151,37 @@ class _Look:
 
     def _before_reading(self, candidate: Candidate, listing: Listing, known: Mapping[str, FilePin]) -> Scene | None:
         """The scene, if its files need not be read to judge it."""
-        odd = next((entry for entry in self._needed_entries(candidate) if entry.found is not None), None)
-        if odd is not None:
-            message = f"{odd.uri!r}: file: found {odd.found}; allowed: a file, or a link to one"
-            return self._rejected(candidate, ErrorKind.UNREADABLE, message)
-        unnameable = next((entry for entry in self._needed_entries(candidate) if not _is_utf8(entry.relative)), None)
-        if unnameable is not None:
-            message = f"{unnameable.uri!r}: file name: found bytes that are not UTF-8; allowed: a name in UTF-8; rename the file"
-            return self._rejected(candidate, ErrorKind.UNREADABLE, message)
-        if candidate.problem is not None and candidate.problem[0] is not ErrorKind.DUPLICATE_SCENE:
-            return self._rejected(candidate, *candidate.problem)
-        if self.config.source.acquired != "tag":
+        entries = self._needed_entries(candidate)
+        obstacle = unusable(entries)
+        if obstacle is None and candidate.problem is not None and candidate.problem[0] is not ErrorKind.DUPLICATE_SCENE:
+            obstacle = Obstacle(SceneVerdict.REJECTED, *candidate.problem)
+        if obstacle is None and self.config.source.acquired != "tag":
             late = self._untimely(candidate, moment_before_reading(candidate, self.config.source))
             if late is not None:
                 return late
-        return self._not_settled(candidate, listing, known) or self._not_complete(candidate)
+        obstacle = obstacle or self._not_ready(candidate, entries, listing, known)
+        if obstacle is None:
+            return None
+        if obstacle.verdict is SceneVerdict.REJECTED and obstacle.kind is not None:
+            return self._rejected(candidate, obstacle.kind, obstacle.reason)
+        return self._scene(candidate, obstacle.verdict, obstacle.kind, obstacle.reason)
+
+    def _not_ready(
+        self, candidate: Candidate, entries: Sequence[Entry], listing: Listing, known: Mapping[str, FilePin]
+    ) -> Obstacle | None:
+        if self.marker is not None:
+            after_marker = unmarked(candidate.scene_id, entries, marker=self.marker, listed=listing.entries)
+            if isinstance(after_marker, Obstacle):
+                return after_marker
+            entries = after_marker
+        settling = unsettled(entries, known=known, settle_s=self.config.source.settle_s, now=self.now)
+        return settling or incomplete(candidate, self.required)
 
     def _untimely(self, candidate: Candidate, moment: Moment, *, digest: str = "") -> Scene | None:
         why = untimely(candidate.scene_id, moment, source=self.config.source, calendar=self.calendar, now=self.now)
         if why is None:
             return None
         return self._scene(candidate, why.verdict, why.kind, why.reason, digest=digest, acquired=moment.acquired)
-
-    def _not_settled(self, candidate: Candidate, listing: Listing, known: Mapping[str, FilePin]) -> Scene | None:
-        entries = self._needed_entries(candidate)
-        moving = [entry for entry in entries if not is_pinned(entry, known.get(entry.uri))]
-        if self.marker is not None:
-            wanted = self.marker.name_for(candidate.scene_id)
-            beside = {f"{entry.folder}/{wanted}" if entry.folder else wanted for entry in entries}
-            marked_ns = max((listing.entries[path].mtime_ns for path in beside if path in listing.entries), default=None)
-            if marked_ns is None:
-                reason = (
-                    f"scene {candidate.scene_id!r}: done marker: found none; allowed: {wanted!r} beside its files; waiting for it"
-                )
-                return self._scene(candidate, SceneVerdict.WAITING, None, reason)
-            # what was written after the marker is not what the marker spoke of
-            moving = [entry for entry in moving if entry.mtime_ns > marked_ns]
-        for entry in moving:
-            age_s = self._age_s(entry)
-            if age_s < self.config.source.settle_s:
-                reason = (
-                    f"{entry.uri!r}: age: found {max(age_s, 0.0):.1f} s since it was last written; "
-                    f"allowed: {self.config.source.settle_s:g} s (source.settle_s); looked at again next time"
-                )
-                return self._scene(candidate, SceneVerdict.UNSETTLED, None, reason)
-        return None
-
-    def _age_s(self, entry: Entry) -> float:
-        """Seconds since a file was last written; by ctime where mtime lies in the future, as a copied file's may."""
-        if self.config.source.settle_s == 0:
-            return 0.0
-        age = self.now.timestamp() - entry.mtime_ns / 1e9
-        return age if age >= 0 else self.now.timestamp() - entry.ctime_ns / 1e9
-
-    def _not_complete(self, candidate: Candidate) -> Scene | None:
-        """WAITING for bands in files of their own that are not there yet. A whole file is judged when it is open."""
-        if candidate.problem is not None or any(part.is_whole for part in candidate.parts):
-            return None
-        have = {band.name for part in candidate.parts for band in part.bands}
-        missing = sorted((self.required - have) | set(candidate.absent))
-        if not missing:
-            return None
-        reason = f"scene {candidate.scene_id!r}: bands: found {names_of(have)}; allowed: also {names_of(missing)}"
-        described = candidate.item is not None and not candidate.absent
-        if described:
-            return self._rejected(candidate, ErrorKind.MISSING_BAND, f"{reason}, which its STAC item does not name")
-        return self._scene(candidate, SceneVerdict.WAITING, ErrorKind.MISSING_BAND, f"{reason}; waiting for them")
 
     # --- what needs reading
 
@@ -377,14 +343,6 @@ class _Look:
             kind=kind,
             reason=reason,
         )
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _part_digest(part: Part, sha256: Mapping[str, str]) -> str:
