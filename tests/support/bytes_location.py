@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 import dagster as dg
 
@@ -113,6 +114,12 @@ class Some:
         self.replaces = batch.replaces
 
 
+class HasConfig(Protocol):
+    """Anything with a configuration."""
+
+    config: Config
+
+
 @dataclass
 class Location:
     """Definitions of a project, and the asset that its sensors watch."""
@@ -185,7 +192,7 @@ def location(project: BytesProject, *, interval_s: int = 4) -> Location:
     return Location(definitions, watched)
 
 
-def seen_partitions(project: BytesProject) -> list[list[str]]:
+def seen_partitions(project: HasConfig) -> list[list[str]]:
     """Partitions that each run saw, in order."""
     path = Path(project.config.root / "seen.txt")
     return [line.split()[1].split(",") for line in path.read_text().splitlines()] if path.exists() else []
