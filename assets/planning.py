@@ -119,6 +119,14 @@ class WindowPlan:
             )
             yield PartitionPlan(asset=ASSET, partition=f"{self.window}|{name}", window=self.window, units=units, tile=name)
 
+    def held(self, plan: PartitionPlan) -> dict[str, list[str]]:
+        """Units of a partition that wait for a rejected scene (`on_rejected_scene = "hold"`): input digest -> unit keys."""
+        found: dict[str, list[str]] = {}
+        for unit in plan.units:
+            for digest in sorted(self._rejected.intersection(unit.inputs))[:1]:
+                found.setdefault(digest, []).append(unit.key)
+        return found
+
     def planned(self, product: ProductConfig, tile: Tile) -> PlannedUnit | None:
         """The unit of a product and tile; None when no usable scene touches the tile."""
         found = self._tile_scenes(product, tile)
@@ -177,7 +185,8 @@ class WindowPlan:
             if not all(name in scene.bands for name in wanted):
                 continue
             bands = {name: scene.bands[name] for name in wanted}
-            is_rejected = not self._rejected.isdisjoint({scene.digest, *(band.digest for band in bands.values())})
+            digests = {scene.digest, *(band.digest for band in bands.values())}
+            is_rejected = scene.verdict is SceneVerdict.REJECTED or not self._rejected.isdisjoint(digests)
             if is_rejected and product.on_rejected_scene == "compose_without":
                 missing.append(scene)
                 continue
@@ -201,7 +210,7 @@ class WindowPlan:
         }
 
 
-_PLACED = frozenset({SceneVerdict.ACCEPTED})
+_PLACED = frozenset({SceneVerdict.ACCEPTED, SceneVerdict.REJECTED})
 
 
 def _band_digests(scene: SceneInput) -> set[str]:

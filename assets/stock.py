@@ -6,7 +6,7 @@ A second call with nothing changed reads one listing and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,7 +23,7 @@ from assets.window_batch import WindowBatch
 from resources.engine import RunReport
 from resources.keys import digest_of, unit_key
 from resources.ledger import InputRejection, PlanChange
-from resources.units import PlannedUnit, UnitOfWork
+from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
 
 MANIFEST = "scene_manifest"
 PLAN_MARKER = "tiles.plan"
@@ -83,10 +83,20 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
     change = None
     if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
         _write_manifest(project, window, mine, run_id=run_id)
-        change = project.ledger.write_plan(TILES, plan.partitions())
+        held: dict[str, list[str]] = {}
+        change = project.ledger.write_plan(TILES, _noting_held(plan, held))
+        for digest, keys in held.items():
+            project.ledger.block_units(digest, keys)
         _forget_old_partitions(project, window)
         project.ledger.set_marker(PLAN_MARKER, window, manifest_fingerprint=manifest, config_fingerprint=settings)
     return WindowStock(window, mine, manifest, plan, change)
+
+
+def _noting_held(plan: WindowPlan, held: dict[str, list[str]]) -> Iterator[PartitionPlan]:
+    for partition in plan.partitions():
+        for digest, keys in plan.held(partition).items():
+            held.setdefault(digest, []).extend(keys)
+        yield partition
 
 
 def settings_fingerprint(project: Project, *, rejected: Iterable[str]) -> str:

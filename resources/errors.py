@@ -50,6 +50,7 @@ class ErrorKind(StrEnum):
     CREDENTIALS_REFUSED = "credentials_refused"
     LEDGER_UNREACHABLE = "ledger_unreachable"
     BAD_CONFIGURATION = "bad_configuration"
+    BROKEN_INSTALLATION = "broken_installation"
     # outputs and ledger disagree
     OUTPUT_MISSING = "output_missing"
     OUTPUT_DIFFERS = "output_differs"

@@ -84,6 +84,9 @@ def _known(error: BaseException) -> tuple[Verdict, ErrorKind] | None:
         return Verdict.STOP, error.kind
     if isinstance(error, TilewrightError):
         return Verdict.QUARANTINE, error.kind
+    if isinstance(error, ImportError):
+        # a broken or half-replaced installation: every unit would fail so, and none of them is at fault
+        return Verdict.STOP, ErrorKind.BROKEN_INSTALLATION
     if isinstance(error, MemoryError):
         return Verdict.QUARANTINE, ErrorKind.MEMORY_EXCEEDED
     if isinstance(error, TimeoutError | FutureTimeoutError | socket.timeout):
