@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from assets.planning import ASSET, WindowPlan, explain_change
 from assets.project import Project
+from assets.scenes.model import SceneListing
 from assets.stock import list_scenes
 from resources.ledger import UnitRow
 from resources.units import RUNNABLE_STATES, PlannedUnit, UnitState
 
+NO_SCENE = "NO_SCENE"
 _OVER = (UnitState.SUPERSEDED, UnitState.RETIRED)
 _COMPRESSED_SHARE = 0.5
 
@@ -47,14 +49,24 @@ class WindowForecast:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A scene, or a file that is no scene (`NO_SCENE`), that no tile is made from, and why."""
+
+    name: str
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
-    """All windows, the units that would be computed, and whether the disk has room."""
+    """All windows, the units that would be computed, whether the disk has room, and what of the source is not used."""
 
     windows: tuple[WindowForecast, ...]
     redos: tuple[Redo, ...]
     bytes_estimate: float
     bytes_free: int | None
     bytes_kept_free: int
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def has_room(self) -> bool:
@@ -65,7 +77,8 @@ class Forecast:
 def forecast(project: Project, *, window: str | None = None, bytes_free: int | None) -> Forecast:
     """What would be done for one window or for all. Raises `EnvironmentUnfit` when the source is not there."""
     now = project.ledger.clock()
-    scenes = list_scenes(project, now=now).scenes
+    listing = list_scenes(project, now=now)
+    scenes = listing.scenes
     rejected = project.ledger.rejected_inputs().keys()
     sizes = _sizes(project)
     found: list[WindowForecast] = []
@@ -78,7 +91,16 @@ def forecast(project: Project, *, window: str | None = None, bytes_free: int | N
         found.append(here)
     total = sum(item.bytes_estimate for item in found)
     kept = project.config.store.min_free_mb * 1_000_000
-    return Forecast(tuple(found), tuple(redos), total, bytes_free, kept)
+    return Forecast(tuple(found), tuple(redos), total, bytes_free, kept, left_out(listing, window=window))
+
+
+def left_out(listing: SceneListing, *, window: str | None = None) -> tuple[LeftOut, ...]:
+    """Scenes of the window (or of none) that are not used, then files that are no scenes; each with its reason."""
+    scenes = [scene for scene in listing.scenes if not scene.is_accepted and (window is None or scene.window in (window, None))]
+    return (
+        *(LeftOut(scene.scene_id, scene.verdict.value, scene.reason) for scene in scenes),
+        *(LeftOut(other.uri, NO_SCENE, other.reason) for other in listing.strangers),
+    )
 
 
 def _known(project: Project, window: str) -> list[UnitRow]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipelines.cli.exits import ExitCode
 from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_project
 from pipelines.cli.printing import print_json, print_table, show, show_bytes
+
+if TYPE_CHECKING:
+    from assets.forecast import LeftOut, WindowForecast
+
+LEFT_OUT_SHOWN = 20
+"""Scenes and files of each verdict that are shown one by one; the rest is counted."""
 
 
 def plan(
@@ -20,7 +27,8 @@ def plan(
     """Show what a run would compute now: how many units and bytes for each window, why, and whether the disk has room.
 
     The plan is made from the source and the configuration as they are now and held against the ledger. Nothing is computed or
-    planned.
+    planned. Windows of which there is nothing to say are left out; scenes and files that no tile is made from are listed with
+    their reasons.
     Exit code 0 when nothing is to be done, 3 when something is, 1 when the disk has no room for it.
     """
     from assets.forecast import forecast
@@ -38,6 +46,7 @@ def plan(
         rows = [
             [*(getattr(item, name.replace(" ", "_")) for name in ("window", *numbers[:-1])), show_bytes(item.bytes_estimate)]
             for item in found.windows
+            if window is not None or not _is_empty(item)
         ]
         print_table("", ["window", *numbers], rows, numbers=numbers)
         for item in found.windows:
@@ -46,6 +55,7 @@ def plan(
         if why:
             rows = [[redo.window, redo.product, redo.tile, redo.key[:16], redo.why] for redo in found.redos]
             print_table("\nUnits to compute", ["window", "product", "tile", "unit", "why"], rows)
+        _print_left_out(found.left_out)
         free = "" if found.bytes_free is None else f", {show_bytes(found.bytes_free)} are free"
         typer.echo(f"In all {len(found.redos)} units to compute, about {show_bytes(found.bytes_estimate)}{free}.")
     if not found.has_room:
@@ -54,6 +64,25 @@ def plan(
         )
         raise typer.Exit(ExitCode.CANNOT_RUN)
     raise typer.Exit(ExitCode.INCOMPLETE if found.redos else ExitCode.COMPLETE)
+
+
+def _is_empty(item: WindowForecast) -> bool:
+    """Neither scenes nor units: of the thousands of windows that a calendar may have, most are so."""
+    return not any((item.scenes, item.complete, item.to_compute, item.restored, item.superseded, item.quarantined))
+
+
+def _print_left_out(left_out: Sequence[LeftOut]) -> None:
+    by_verdict: dict[str, list[LeftOut]] = {}
+    for item in left_out:
+        by_verdict.setdefault(item.verdict, []).append(item)
+    if not by_verdict:
+        return
+    rows = [[item.verdict, item.name, item.reason] for items in by_verdict.values() for item in items[:LEFT_OUT_SHOWN]]
+    print_table("\nNot used", ["verdict", "scene or file", "why"], rows)
+    for verdict, items in by_verdict.items():
+        if len(items) > LEFT_OUT_SHOWN:
+            typer.echo(f"{verdict}: {len(items) - LEFT_OUT_SHOWN} more; --json lists them all")
+    typer.echo("")
 
 
 def _facts(found: object) -> dict[str, object]:
