@@ -7,6 +7,7 @@ The order of questions is the order of cost: names, then time, then settling, th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,14 +39,14 @@ def find_scenes(
     ledger: PinBook,
     required_bands: Collection[str] = (),
     now: datetime,
-    limits: Limits | None = None,
+    inspector: Inspector | None = None,
 ) -> SceneListing:
     """Every scene of the source, of all windows, in the order of scene ids.
 
     `required_bands` are the bands that all products together ask for; a scene is ready when it has them (empty: whatever it has).
     Files of other bands are listed and left shut. Files that `ledger` knows and that stand still are neither hashed nor opened.
-    Raises `EnvironmentUnfit` (SOURCE_MISSING: a
-    person must act) and `ConfigurationError`.
+    `inspector` lends its children to several looks. Raises `EnvironmentUnfit` (SOURCE_MISSING: a person must act) and
+    `ConfigurationError`.
 
     After a crash: pins and facts are written as they are found; the next look goes on from there.
     """
@@ -54,7 +55,7 @@ def find_scenes(
         pins=ledger,
         required=frozenset(required_bands),
         now=now.replace(tzinfo=UTC) if now.tzinfo is None else now.astimezone(UTC),
-        limits=limits or Limits.from_config(config.source, workers=min(2, config.executor.workers)),
+        inspector=inspector,
     )
     return look.listing()
 
@@ -70,13 +71,16 @@ class _Ready:
 
 
 class _Look:
-    def __init__(self, *, config: Config, pins: PinBook, required: frozenset[str], now: datetime, limits: Limits) -> None:
+    def __init__(
+        self, *, config: Config, pins: PinBook, required: frozenset[str], now: datetime, inspector: Inspector | None
+    ) -> None:
         self.config = config
         self.source_dir = config.source_dir
         self.pins = pins
         self.required = required
         self.now = now
-        self.limits = limits
+        self.limits = Limits.from_config(config.source, workers=min(2, config.executor.workers))
+        self.inspector = inspector
         self.patterns = compile_patterns(config.source.patterns)
         self.marker = DoneMarker(config.source.done_marker) if config.source.done_marker else None
         self.calendar = WindowCalendar(config.window)
@@ -251,9 +255,9 @@ class _Look:
         ]
         self.opened += len(unknown)
         fresh: dict[str, dict[str, object]] = {}
-        with Inspector(self.limits) as inspector:
+        with nullcontext(self.inspector) if self.inspector else Inspector(self.limits) as inspector:
             paths = [path_of(part.entry.uri, self.source_dir) for _, part in unknown]
-            for (key, part), finding in zip(unknown, inspector.look_at(paths), strict=True):
+            for (key, part), finding in zip(unknown, inspector.look_at(paths, limits=self.limits), strict=True):
                 findings[key] = self._if_unmoved(part, finding)
                 if not findings[key].is_transient:
                     fresh[key] = finding.to_json()

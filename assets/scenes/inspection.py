@@ -111,19 +111,20 @@ class Inspector:
             self._pool.join()
             self._pool = None
 
-    def look_at(self, paths: Sequence[Path]) -> Iterator[Finding]:
-        """A finding for each path, in order. Starts no process for an empty list."""
+    def look_at(self, paths: Sequence[Path], *, limits: Limits | None = None) -> Iterator[Finding]:
+        """A finding for each path, in order; `limits` in place of its own for what files may declare. No path, no process."""
+        asked = limits or self.limits
         window = 4 * self.limits.workers
         if paths and self._pool is None:
             # a child takes longer to start than ten files take to look at
             self._pool = self._start(min(self.limits.workers, 1 + len(paths) // 10))
         waiting: list[tuple[Path, ProcessFuture[Finding]]] = []
         for path in paths:
-            waiting.append((path, self._submit(path)))
+            waiting.append((path, self._submit(path, asked)))
             if len(waiting) >= window:
-                yield self._result(*waiting.pop(0))
+                yield self._result(*waiting.pop(0), asked)
         while waiting:
-            yield self._result(*waiting.pop(0))
+            yield self._result(*waiting.pop(0), asked)
 
     def _start(self, workers: int) -> ProcessPool:
         return ProcessPool(
@@ -133,23 +134,23 @@ class Inspector:
             initargs=(os.getpid(), self.limits.memory_mb),
         )
 
-    def _submit(self, path: Path) -> ProcessFuture[Finding]:
+    def _submit(self, path: Path, limits: Limits) -> ProcessFuture[Finding]:
         assert self._pool is not None
-        return self._pool.schedule(_look_in_child, args=(os.fspath(path), self.limits), timeout=self.limits.wall_s)
+        return self._pool.schedule(_look_in_child, args=(os.fspath(path), limits), timeout=limits.wall_s)
 
-    def _result(self, path: Path, future: ProcessFuture[Finding], *, again: bool = True) -> Finding:
+    def _result(self, path: Path, future: ProcessFuture[Finding], limits: Limits, *, again: bool = True) -> Finding:
         try:
             return future.result()
         except FutureTimeoutError:
-            message = f"reading: found no answer within {self.limits.wall_s:g} s; looked at again next time"
+            message = f"reading: found no answer within {limits.wall_s:g} s; looked at again next time"
             return Finding(kind=ErrorKind.TIMEOUT, message=message, is_transient=True)
         except ProcessExpired as death:
             code = death.exitcode
             if code == -signal.SIGXCPU:
-                message = f"reading: found more than {self.limits.processor_s} s of processor time; allowed: less"
+                message = f"reading: found more than {limits.processor_s} s of processor time; allowed: less"
                 return Finding(kind=ErrorKind.CORRUPT_INPUT, message=message)
             if code == -signal.SIGKILL and again:  # the system may have been short of memory for other reasons
-                return self._result(path, self._submit(path), again=False)
+                return self._result(path, self._submit(path, limits), limits, again=False)
             how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
             message = f"content: found that its reader died of it ({how}); allowed: an intact raster"
             return Finding(kind=ErrorKind.CORRUPT_INPUT, message=message)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import struct
 import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import rasterio
 from affine import Affine
 
 from assets.scenes.discovery import find_scenes
-from assets.scenes.inspection import Limits
+from assets.scenes.inspection import Inspector, Limits
 from assets.scenes.model import Scene, SceneListing
 from assets.scenes.pinning import MemoryPins, PinBook
 from resources.config import Config, load_config
@@ -117,16 +119,16 @@ def source_config(
     return load_config(path)
 
 
-def look(
-    config: Config,
-    *,
-    book: PinBook | None = None,
-    required: Sequence[str] = (),
-    now: datetime = NOW,
-    limits: Limits | None = None,
-) -> SceneListing:
-    """One look at the source."""
-    return find_scenes(config, ledger=book or MemoryPins(), required_bands=required, now=now, limits=limits)
+def look(config: Config, *, book: PinBook | None = None, required: Sequence[str] = (), now: datetime = NOW) -> SceneListing:
+    """One look at the source, with children that all tests share: one takes a second to start."""
+    return find_scenes(config, ledger=book or MemoryPins(), required_bands=required, now=now, inspector=_children())
+
+
+@cache
+def _children() -> Inspector:
+    inspector = Inspector(Limits(workers=1))
+    atexit.register(inspector.__exit__, None, None, None)
+    return inspector
 
 
 def only(listing: SceneListing) -> Scene:

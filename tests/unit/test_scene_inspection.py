@@ -93,7 +93,7 @@ def test_a_child_ended_by_processor_time_is_the_files_fault(tmp_path: Path) -> N
     """The end of a child by its bound on processor time rejects the file for good; asking again would give the same."""
     future: ProcessFuture[Finding] = ProcessFuture()
     future.set_exception(ProcessExpired("", code=-signal.SIGXCPU))
-    finding = Inspector(Limits())._result(tmp_path, future)
+    finding = Inspector(Limits())._result(tmp_path, future, Limits())
     assert (finding.kind, finding.is_transient) == (ErrorKind.CORRUPT_INPUT, False)
     assert finding.message == "reading: found more than 20 s of processor time; allowed: less"
 
