@@ -1,6 +1,6 @@
 """Windowed reads of scenes onto the grid, exact and independent of the batch.
 
-Every read goes through a `WarpedVRT` with the exact transformer, in blocks whose share of the source is bounded, so that memory
+Every read goes through a `WarpedVRT` with the exact transformer, in parts whose share of the source is bounded, so that memory
 does not grow with the scene. Values arrive as floats that hold the source's numbers exactly; NaN means absent, whatever the
 source calls it: nodata, a mask, alpha, NaN, or no pixel at all. Bands of one file are read together as gdalwarp does it: a pixel
 where all are nodata is absent, and a nodata pixel of one band is kept out of that band's interpolation.
@@ -38,7 +38,7 @@ Values = NDArray[Any]
 # GDAL mixes a half transparent pixel with what lies below it unless that is marked as empty, for which it needs a number
 _EMPTY = -(2.0**126)
 _EXACT_TRANSFORMER = 1e-9
-_SOURCE_PIXELS_MAX = 4_000_000
+_BAND_PIXELS_MAX = 8_000_000
 _SMALLEST_PX = 4
 _PROBES = 17
 _WITHIN_PX = 2.0
@@ -80,17 +80,11 @@ class SceneReader:
     source_dir: Path
     drivers: Sequence[str]
 
-    def blocks(self, scenes: Sequence[SceneInput], names: Sequence[str], *, pixels_max: int) -> Iterator[Block]:
-        """The tile cut into blocks of at most `pixels_max` pixels, each of which needs a bounded part of any one source file."""
+    def blocks(self, *, pixels_max: int) -> Iterator[Block]:
+        """The tile cut into square blocks of at most `pixels_max` pixels, or whole if it is no larger."""
         height, width = self.box.shape
-        densest = max((self._fit(scene.bands[name]).area_max for scene in scenes for name in names), default=1.0)
-        budget = max(1, min(pixels_max, int(_SOURCE_PIXELS_MAX / max(densest, 1e-6))))
-        if height * width <= budget:
-            rows, columns = height, width
-        else:
-            # square, because every block also reads a margin all around it
-            rows = columns = max(1, math.isqrt(budget))
-        yield from parts_of(Block(0, 0, height, width, self.box.transform, self.box.crs), rows, columns)
+        side = max(height, width) if height * width <= pixels_max else max(1, math.isqrt(pixels_max))
+        yield from parts_of(Block(0, 0, height, width, self.box.transform, self.box.crs), side, side)
 
     def read(
         self, scene: SceneInput, names: Sequence[str], block: Block, *, resampling: str, full_resolution: bool = False
@@ -182,19 +176,30 @@ class SceneReader:
 
 
 def _warp_describable(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit: Fit, resampling: str) -> Values:
-    """`_warp`, with pixels absent that have no place in the source's CRS: GDAL fails for the whole block when it meets one."""
+    """`_warp` in parts where a block spans too much of the source, or has pixels without a place in the source's CRS.
+
+    GDAL warps all bands of a file, asked for or not, and fails for the whole block when it meets a pixel that has no place.
+    """
+    side = max(block.height, block.width)
+    affordable = math.isqrt(int(_BAND_PIXELS_MAX / (source.count * max(fit.area_max, 1.0))))
+    if side > max(affordable, _SMALLEST_PX):
+        return _warp_parts(source, bands, block, max(affordable, _SMALLEST_PX), fit=fit, resampling=resampling)
     try:
         return _warp(source, bands, block, fit=fit, resampling=resampling)
     except (CPLE_BaseError, RasterioError):
         if _is_describable(source, block):
             raise
-    result = np.full((len(bands), block.height, block.width), np.nan)
-    if max(block.height, block.width) > _SMALLEST_PX:
-        height, width = -(-block.height // 2), -(-block.width // 2)
-        for part in parts_of(block, height, width):
-            rows, columns = slice(part.row - block.row, None), slice(part.column - block.column, None)
-            values = _warp_describable(source, bands, part, fit=fit, resampling=resampling)
-            result[:, rows, columns][:, : part.height, : part.width] = values
+    if side <= _SMALLEST_PX:
+        return np.full((len(bands), block.height, block.width), np.nan)
+    return _warp_parts(source, bands, block, -(-side // 2), fit=fit, resampling=resampling)
+
+
+def _warp_parts(source: DatasetReader, bands: Sequence[BandRef], block: Block, side: int, *, fit: Fit, resampling: str) -> Values:
+    result = np.empty((len(bands), block.height, block.width))
+    for part in parts_of(block, side, side):
+        row, column = part.row - block.row, part.column - block.column
+        values = _warp_describable(source, bands, part, fit=fit, resampling=resampling)
+        result[:, row : row + part.height, column : column + part.width] = values
     return result
 
 
@@ -253,7 +258,8 @@ def _warp(source: DatasetReader, bands: Sequence[BandRef], block: Block, *, fit:
             YSCALE=repr(y_scale),
             UNIFIED_SRC_NODATA="PARTIAL",
         ) as warped:
-            values = warped.read([band.index for band in bands])
+            # all bands, because GDAL warps them all in any case, and at once only when all are asked for
+            values = warped.read()[[band.index - 1 for band in bands]]
         absent = ~np.isfinite(values)
         if not is_whole:
             absent |= values == _EMPTY

@@ -54,7 +54,7 @@ def render_pixels(request: TileRequest) -> tuple[TilePixels, tuple[int, ...]]:
     used: set[int] = set()
     needed = bands_required(product)
     arrays = (len(needed) + len(names)) * (len(scenes) + 1 if product.compositing == "median" else 4)
-    for block in reader.blocks(scenes, needed, pixels_max=_WORKING_BYTES // (8 * arrays)):
+    for block in reader.blocks(pixels_max=_WORKING_BYTES // (8 * arrays)):
         rows, columns = block.window
         combined = _combine(product, reader, scenes, block, used)
         if combined is None:

@@ -198,10 +198,10 @@ def test_pixels_do_not_depend_on_the_blocks_a_tile_is_made_in(
     scene = scene_of(sources, sources / "plain.tif", RGB)
     for resolution in (9.7, 57.0):
         request = tile_request(product, square("EPSG:3857", *MERCATOR, resolution, 128), [scene], sources)
-        monkeypatch.setattr("assets.products.reading._SOURCE_PIXELS_MAX", 4_000_000)
+        monkeypatch.setattr("assets.products.reading._BAND_PIXELS_MAX", 8_000_000)
         at_once = rendered(request, sources / "once.tif")
-        for budget in (20_000, 3_000):
-            monkeypatch.setattr("assets.products.reading._SOURCE_PIXELS_MAX", budget)
+        for budget in (60_000, 9_000):
+            monkeypatch.setattr("assets.products.reading._BAND_PIXELS_MAX", budget)
             in_blocks = rendered(request, sources / "blocks.tif")
             assert np.array_equal(at_once[0], in_blocks[0])
             assert np.array_equal(at_once[1], in_blocks[1])
