@@ -21,7 +21,7 @@ dev: $(STAMP) ## the Dagster UI and daemon on 127.0.0.1:3000; on the demo's proj
 	$(NEEDS_PROJECT)
 	$(BIN)/tilewright --config "$(PROJECT)" dev
 
-dev-postgres: $(STAMP) ## the same with storage, ledger and leases on a PostgreSQL server that is started under var/
+dev-postgres: $(STAMP) ## the same with storage, ledger and leases on a PostgreSQL server that is started for it
 	$(NEEDS_PROJECT)
 	$(BIN)/tilewright --config "$(PROJECT)" dev --postgres
 

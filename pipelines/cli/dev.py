@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,28 +29,31 @@ def dev(
         typer.Option(
             "--postgres",
             help=f"Keep Dagster's storage, ledger and leases on PostgreSQL: the server at ${POSTGRES_VARIABLE}, else one that is "
-            "started for this under var/postgres.",
+            "started for this project beside its state.",
         ),
     ] = False,
 ) -> None:
     """Start the Dagster UI and daemon on this machine, with schedules and sensors, until Ctrl-C."""
+    # a shell that started this with & ignores SIGINT for it, and Dagster would inherit that and never stop
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not postgres:
         enter_home(load(config), settings=LOCAL_SETTINGS)
         command = _command(host, port)
         os.execv(command[0], command)
-    url = os.environ.get(POSTGRES_VARIABLE) or _own_server(ROOT / "var" / "postgres")
-    os.environ[POSTGRES_VARIABLE] = url
-    settings = load(config)
-    os.environ["TILEWRIGHT_LEDGER__URL"] = url
-    os.environ["TILEWRIGHT_STATE"] = f"{settings.state_dir}-postgres"
+    state = Path(f"{load(config).state_dir}-postgres")
+    url = os.environ.get(POSTGRES_VARIABLE) or _own_server(state / "server")
+    os.environ |= {POSTGRES_VARIABLE: url, "TILEWRIGHT_LEDGER__URL": url, "TILEWRIGHT_STATE": str(state)}
     settings = load(None)
     enter_home(settings, settings=POSTGRES_SETTINGS)
     typer.echo(f"Storage, ledger and leases on PostgreSQL; Dagster home {settings.dagster_home}")
-    try:
-        done = subprocess.run(_command(host, port), check=False)
-    except KeyboardInterrupt:
-        raise typer.Exit(ExitCode.COMPLETE) from None
-    raise typer.Exit(done.returncode)
+    child = subprocess.Popen(_command(host, port))
+    # asked to stop, it stops Dagster first and then, at its own end, the server
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    while True:
+        try:
+            raise typer.Exit(child.wait())
+        except KeyboardInterrupt:
+            continue  # Dagster got it from the terminal too, and is stopping
 
 
 def _command(host: str, port: int) -> list[str]:

@@ -20,6 +20,8 @@ def dagster_daemon(workspace: Path, *, log: Path, environment: Mapping[str, str]
     After a crash of this process: the daemon lives on; `tilewright leases list` shows what its runs hold.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    # a shell that started this with & ignores SIGINT for it, and the daemon would inherit that and never stop
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with log.open("wb") as stream:
         child = subprocess.Popen(
             [sys.executable, "-m", "dagster._daemon", "run", "-w", str(workspace)],
