@@ -34,8 +34,8 @@ OUTPUTS = ("tile_catalogue", "zone_statistics", "window_report")
 FAULTS = "stage.open=transient*7;stage.written=kill*1@40"
 """The first seven openings of the source fail; the worker that wrote the fortieth output is killed before it is safe."""
 
-_FIRST_S = 240.0
-_REPAIR_S = 120.0
+_FIRST_S = 900.0
+_REPAIR_S = 600.0
 _POLL_S = 0.5
 
 
