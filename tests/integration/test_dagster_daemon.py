@@ -104,7 +104,7 @@ def test_the_loop_heals_by_itself_and_the_backfill_of_the_ui_sees_all_keys(make:
     loop.launch("w1|p0000", "w1|p0001", "w1|p0003")
     eventually(lambda: UnitState.FAILED in loop.states(), timeout_s=PATIENCE_S)
     eventually(lambda: ["w1|p0000", "w1|p0001"] in seen_partitions(loop), timeout_s=PATIENCE_S)
-    assert ["w1|p0003"] in seen_partitions(loop)
+    eventually(lambda: ["w1|p0003"] in seen_partitions(loop), timeout_s=PATIENCE_S)
     (loop.config.store_dir / "bytes" / "source.repaired").touch()
     eventually(lambda: loop.states() == {UnitState.COMPLETE}, timeout_s=PATIENCE_S)
     eventually(lambda: not loop.runs(dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.QUEUED), timeout_s=PATIENCE_S)
