@@ -16,7 +16,7 @@ from resources.ledger import Ledger, open_ledger
 from resources.opening import open_project_store
 from resources.sweep import sweep_staging
 from tests.support.batches import ASSET, BytesBatch
-from tests.support.child import start, write_config
+from tests.support.child import start
 from tests.support.invariants import assert_converged, assert_invariants
 
 BATCH = {"partitions": 2, "units_each": 6, "size": 5000}
@@ -28,6 +28,14 @@ def _finish(config: Path, run_id: str, faults: str = "") -> tuple[int, dict[str,
     child = start(config, run_id, faults=faults, batch=BATCH)
     out, err = child.communicate(timeout=120)
     return child.returncode, json.loads(out) if child.returncode == 0 else {"err": err}
+
+
+def _check_invariants(config_path: Path) -> None:
+    config = load_config(config_path)
+    ledger = open_ledger(config)
+    batch = BytesBatch(ledger, **BATCH)
+    store = open_project_store(config, ledger)
+    assert_invariants(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)
 
 
 def _check_converged(config_path: Path) -> Ledger:
@@ -43,11 +51,12 @@ def _check_converged(config_path: Path) -> Ledger:
 
 @pytest.mark.parametrize("hit", [1, 2])
 @pytest.mark.parametrize("point", MAIN_POINTS)
-def test_main_process_killed(tmp_path: Path, point: str, hit: int) -> None:
+def test_main_process_killed(config_path: Path, point: str, hit: int) -> None:
     """The run's own process dies at a point; the next run adopts what was promoted, redoes the rest, and nothing is charged."""
-    config = write_config(tmp_path)
+    config = config_path
     code, _ = _finish(config, "first", f"{point}=kill@{hit}")
     assert code == -signal.SIGKILL, "the crash test did not crash"
+    _check_invariants(config)
     code, outcome = _finish(config, "second")
     assert (code, outcome.get("outcome")) == (0, "complete"), outcome
     ledger = _check_converged(config)
@@ -55,12 +64,12 @@ def test_main_process_killed(tmp_path: Path, point: str, hit: int) -> None:
 
 
 @pytest.mark.parametrize("point", WORKER_POINTS)
-def test_worker_killed(tmp_path: Path, point: str) -> None:
+def test_worker_killed(config_path: Path, point: str) -> None:
     """A worker that dies takes nothing with it: the same run does the unit again, and leaves no staged file."""
-    config = write_config(tmp_path)
+    config = config_path
     code, outcome = _finish(config, "first", f"{point}=kill*2@3")
     assert (code, outcome.get("outcome")) == (0, "complete"), outcome
-    assert len(list((tmp_path / "faults-first").iterdir())) >= 4, "no worker was killed"
+    assert len(list((config.parent / "faults-first").iterdir())) >= 4, "no worker was killed"
     ledger = _check_converged(config)
     lost = [entry for row in ledger.units(asset=ASSET) for entry in ledger.history(row.key) if entry.outcome == "LOST"]
     assert lost, "no attempt was lost"
@@ -68,9 +77,8 @@ def test_worker_killed(tmp_path: Path, point: str) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+def test_killed_at_random_moments(config_path: Path) -> None:
     """Killed again and again at random moments, a batch still ends with each unit done once and nothing charged."""
-    config_path = write_config(tmp_path)
     config = load_config(config_path)
     ledger = open_ledger(config)
     store = open_project_store(config, ledger)

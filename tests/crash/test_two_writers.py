@@ -41,9 +41,8 @@ def _is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_two_writers_of_the_same_units(tmp_path: Path) -> None:
+def test_two_writers_of_the_same_units(config_path: Path) -> None:
     """Two runs that do not see each other's leases give one output, one record and one success for each unit."""
-    config_path = write_config(tmp_path)
     ledger, store = _open(config_path)
     shape = {"partitions": 2, "units_each": 40, "size": 5000, "pause_s": 0.005}
     batch = BytesBatch(ledger, **shape)
@@ -60,9 +59,8 @@ def test_two_writers_of_the_same_units(tmp_path: Path) -> None:
     assert_converged(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)
 
 
-def test_second_run_leaves_held_partitions_alone(tmp_path: Path) -> None:
+def test_second_run_leaves_held_partitions_alone(config_path: Path) -> None:
     """A run that finds its partitions held spends no attempt and says who holds them."""
-    config_path = write_config(tmp_path)
     ledger, _ = _open(config_path)
     shape = {"partitions": 1, "units_each": 4}
     first = start(config_path, "first", faults="attempt.recorded=stop", batch=shape)
@@ -80,9 +78,8 @@ def test_second_run_leaves_held_partitions_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("point", ["attempt.recorded", "promote.ready", "promote.linked", "promote.synced", "record.open"])
-def test_late_writer_changes_nothing(tmp_path: Path, point: str) -> None:
+def test_late_writer_changes_nothing(config_path: Path, point: str) -> None:
     """A run stopped in the middle of a write, overtaken by another and then resumed, changes neither output nor record."""
-    config_path = write_config(tmp_path)
     ledger, store = _open(config_path)
     shape = {"partitions": 1, "units_each": 3, "size": 3000}
     batch = BytesBatch(ledger, **shape)
@@ -175,9 +172,8 @@ def test_broken_key_in_two_partitions_is_named(tmp_path: Path) -> None:
     assert ErrorKind.DUPLICATE_KEY in [item.kind for item in found.discrepancies]
 
 
-def test_lost_reply_of_a_record_is_no_second_success(tmp_path: Path) -> None:
+def test_lost_reply_of_a_record_is_no_second_success(config_path: Path) -> None:
     """A run killed right after its commit leaves the unit complete; the next run skips it."""
-    config_path = write_config(tmp_path)
     ledger, store = _open(config_path)
     shape = {"partitions": 1, "units_each": 1}
     batch = BytesBatch(ledger, **shape)
