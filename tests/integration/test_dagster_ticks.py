@@ -185,6 +185,28 @@ def test_twenty_ticks_on_an_always_failing_unit(make: Any, receiver: Receiver, m
     assert not stand.tick().run_requests
 
 
+def test_runs_that_get_nowhere_end_with_an_alert(make: Any) -> None:
+    """Credentials that are refused charge no unit: the runs are bounded all the same, and end in one standing alert."""
+    stand = make(behaviours={(1, 0): "unfit:source"}, partitions=2)
+    stand.project.batch()
+    for _ in range(12):
+        stand.tick()
+        stand.clock.move(hours=7)
+    assert len(stand.launched) == stand.project.config.retry.attempts_max
+    assert list(stand.project.ledger.dead_letters()) == []
+    facts = stand.project.ledger.due_alerts(now=stand.clock(), repeat_every=timedelta(days=1))
+    assert [fact.title for fact in facts if fact.is_standing] == [
+        f"{len({name for name, state in stand.statuses().items() if state != 'MATERIALIZED'})} partitions of {ASSET} "
+        "are given up until someone launches them"
+    ]
+    repair(stand, "source")
+    stand.run("w1|p0000", "w1|p0001")
+    stand.tick()
+    assert set(stand.states().values()) == {UnitState.COMPLETE}
+    facts = stand.project.ledger.due_alerts(now=stand.clock() + timedelta(days=3), repeat_every=timedelta(days=1))
+    assert [fact.title for fact in facts if fact.is_standing] == []
+
+
 def test_a_lost_request_is_made_again(make: Any) -> None:
     """A request that Dagster never launched waits for its time-out and is then made under another key."""
     stand = make()

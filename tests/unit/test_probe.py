@@ -1,0 +1,62 @@
+"""The probe before runs are requested: what makes store or source unfit, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resources.probe import probe
+from tests.support.bytes_location import BytesProject, make_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> BytesProject:
+    """A project whose store and source are fit."""
+    made = make_project(tmp_path)
+    assert probe(made.config, made.ledger) == []
+    return made
+
+
+def problems(project: BytesProject) -> list[str]:
+    """What the probe says now."""
+    return probe(project.config, project.ledger)
+
+
+def test_an_unmounted_store(project: BytesProject) -> None:
+    """A store that is gone is named, and none is made in its place."""
+    project.config.store_dir.rename(project.config.root / "elsewhere")
+    (found,) = problems(project)
+    assert str(project.config.store_dir) in found
+    assert not project.config.store_dir.exists()
+
+
+def test_another_store_in_its_place(project: BytesProject) -> None:
+    """A folder with another identity is not the store."""
+    (project.config.store_dir / ".tilewright-store").write_text("somebody else\n")
+    (found,) = problems(project)
+    assert "somebody else" in found
+
+
+def test_a_missing_source(project: BytesProject) -> None:
+    """A source folder that is gone is named with what to do."""
+    project.config.source_dir.rmdir()
+    (found,) = problems(project)
+    assert "the source folder is not there; mount it" in found
+
+
+def test_a_source_that_is_a_file(project: BytesProject) -> None:
+    """A source must be a folder."""
+    project.config.source_dir.rmdir()
+    project.config.source_dir.touch()
+    (found,) = problems(project)
+    assert "not a folder" in found
+
+
+def test_a_full_disk(project: BytesProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less room than the configured least is said before a run finds out."""
+    config: Any = project.config
+    monkeypatch.setattr(config, "store", config.store.model_copy(update={"min_free_mb": 10**9}))
+    (found,) = problems(project)
+    assert "store.min_free_mb" in found
