@@ -18,9 +18,10 @@ from assets.window_outputs import CATALOGUE, REPORT, ZONES
 from pipelines.alerting import alerts_sensor
 from pipelines.arrivals_sensor import arrivals_sensor
 from pipelines.checks import letters_check, scenes_check, units_check
+from pipelines.dead_runs import dead_run_sensor
 from pipelines.maintenance import replay_job, sweep_job, verification_job
 from pipelines.partitions import ProjectPartitions, project_partitions
-from pipelines.reconciling_sensors import dead_run_sensor, failed_partition_sensor, run_end_sensor
+from pipelines.reconciling_sensors import failed_partition_sensor, run_end_sensor
 from pipelines.schedules import window_schedule
 from pipelines.standing_checks import letters_sensor
 from pipelines.watched import MAX_RUNTIME_TAG, Watched

@@ -1,4 +1,4 @@
-"""Sensors that bring ledger and Dagster together: failed partitions, ends of runs, dead runs. Thin: they read, decide
+"""Sensors that bring ledger and Dagster together: failed partitions and ends of runs. Thin: they read, decide
 elsewhere, write.
 
 A plain sensor over ended runs by time of update, not a run-status sensor: those take five runs a tick and pass over a run when
@@ -6,10 +6,9 @@ the tick fails, and a run that only a report ends must be seen too.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import dagster as dg
-import psutil
 
 from pipelines.checks import Opened, scope
 from pipelines.failed_partitions import Bounds, Decision, RequestState, Shown, decide, request_rows
@@ -27,10 +26,9 @@ from pipelines.watched import (
     read_statuses,
     run_request,
 )
-from resources.alerts import AlertFact, Severity, enqueue, keep_standing
+from resources.alerts import AlertFact, Severity, keep_standing
 from resources.errors import TilewrightError
-from resources.ledger import RequestRow, RunRow
-from resources.opening import boot_id
+from resources.ledger import RequestRow
 from resources.probe import probe
 
 Probe = Callable[[ProjectLike], Sequence[str]]
@@ -244,70 +242,3 @@ def _has_evaluated(instance: dg.DagsterInstance, run: dg.DagsterRun, watched: Wa
         if isinstance(found, dg.AssetCheckEvaluation) and (found.asset_key, found.check_name) == (watched.key, UNITS_CHECK):
             return True
     return False
-
-
-def dead_run_sensor(
-    watched: Sequence[Watched], opened: Opened, *, interval_s: int, name: str = "dead_runs", status: dg.DefaultSensorStatus = _ON
-) -> dg.SensorDefinition:
-    """Reports as failed a run that is shown STARTED, whose leases are free and whose heartbeat is old: nobody else would."""
-
-    @dg.sensor(
-        name=name,
-        asset_selection=dg.AssetSelection.assets(*(item.key for item in watched)),
-        minimum_interval_seconds=interval_s,
-        default_status=status,
-        description="Finds runs whose process and code server died together: Dagster shows them STARTED for ever.",
-    )
-    def dead_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        found = report_dead_runs(context.instance, opened(), now=datetime.now(UTC))
-        return dg.SkipReason("; ".join(found) or "every run that is shown STARTED is alive")
-
-    return dead_runs
-
-
-def report_dead_runs(instance: dg.DagsterInstance, project: ProjectLike, *, now: datetime) -> list[str]:
-    """Report dead runs as failed and put each into the outbox of alerts; what was found, in words.
-
-    After a crash between the two: the alert is written first, so that a run that is reported was said.
-    """
-    said = []
-    statuses = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-    for record in instance.get_run_records(dg.RunsFilter(statuses=statuses)):
-        run = record.dagster_run
-        row = project.ledger.run(run.run_id)
-        if row is None or not is_dead(project, row, now=now):
-            continue
-        seen = (row.ended_at or row.heartbeat_at or row.started_at).isoformat(timespec="seconds")
-        words = f"run {run.run_id[:8]} of {row.asset} is dead: last sign of life {seen}, process {row.pid} on {row.host}"
-        fact = AlertFact(
-            fingerprint=f"dead-run|{run.run_id}",
-            title=f"A run of {row.asset} died without a word",
-            body=f"{words}. It is reported as failed; the failed-partition sensor asks for what is left.",
-            severity=Severity.WARNING,
-        )
-        enqueue(project.ledger, [fact])
-        instance.report_run_failed(run, f"Tilewright: {words}. Its process and its code server are gone.")
-        said.append(words)
-    return said
-
-
-def is_dead(project: ProjectLike, row: RunRow, *, now: datetime) -> bool:
-    """No sign of life for the configured time, no lease held, and its process, where that can be seen from here, gone."""
-    last = max(moment for moment in (row.started_at, row.heartbeat_at, row.ended_at) if moment is not None)
-    if now - last < timedelta(seconds=project.config.sensors.heartbeat_timeout_s):
-        return False
-    held = [item for item in project.ledger.holders() if item.run_id == row.run_id]
-    if any(project.leases.is_held(item.partition_id) for item in held):
-        return False
-    return not _process_lives(row)
-
-
-def _process_lives(row: RunRow) -> bool:
-    import socket
-
-    if row.host != socket.gethostname() or row.boot_id != boot_id():
-        return False
-    try:
-        return psutil.Process(row.pid).create_time() <= row.started_at.timestamp() + 1.0
-    except psutil.NoSuchProcess:
-        return False

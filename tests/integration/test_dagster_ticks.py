@@ -13,8 +13,9 @@ import dagster as dg
 import pytest
 
 from pipelines.alerting import alerts_tick
+from pipelines.dead_runs import report_dead_runs
 from pipelines.findings import LETTERS_CHECK, UNITS_CHECK, open_dead_letters
-from pipelines.reconciling_sensors import report_dead_runs, run_end_tick, tick
+from pipelines.reconciling_sensors import run_end_tick, tick
 from pipelines.standing_checks import Telling
 from resources.ledger import RunRow
 from resources.units import UnitState

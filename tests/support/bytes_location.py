@@ -16,7 +16,8 @@ from typing import Protocol
 import dagster as dg
 
 from pipelines.checks import letters_check, units_check
-from pipelines.reconciling_sensors import dead_run_sensor, failed_partition_sensor, run_end_sensor
+from pipelines.dead_runs import dead_run_sensor
+from pipelines.reconciling_sensors import failed_partition_sensor, run_end_sensor
 from pipelines.standing_checks import letters_sensor
 from pipelines.watched import Watched
 from resources.config import Config, load_config
