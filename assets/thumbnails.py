@@ -23,6 +23,8 @@ from resources.gdal_safety import open_raster, raster_errors, safe_env
 
 THUMBNAIL_PX = 256
 _LOW, _HIGH = 2.0, 98.0
+_SMALL_PX = (128, 96, 64, 40)
+_QUALITIES = (60, 30, 10)
 # dark blue, teal, green, yellow: rises in lightness, also for eyes that do not tell red from green
 _RAMP = np.array([[38, 27, 84], [49, 104, 142], [53, 183, 121], [253, 231, 37]], dtype=np.float64)
 
@@ -34,13 +36,36 @@ def tile_thumbnail(path: Path, *, size_px: int = THUMBNAIL_PX) -> bytes:
 
     Raises as `resources.gdal_safety.open_raster` for a file that is gone or not a GeoTIFF.
     """
+    return png(_look(path, size_px))
+
+
+def small_thumbnail(path: Path, *, bytes_max: int) -> bytes:
+    """WebP of one tile file in at most `bytes_max` bytes, as large and as fine as fits; empty when not even a tiny one does.
+
+    Raises as `tile_thumbnail`.
+    """
+    from PIL import Image
+
+    whole = Image.fromarray(_look(path, _SMALL_PX[0]))
+    for size_px in _SMALL_PX:
+        smaller = whole.copy()
+        smaller.thumbnail((size_px, size_px))
+        for quality in _QUALITIES:
+            stream = io.BytesIO()
+            smaller.save(stream, format="WEBP", quality=quality, method=4)
+            if stream.tell() <= bytes_max:
+                return stream.getvalue()
+    return b""
+
+
+def _look(path: Path, size_px: int) -> Pixels:
     with safe_env(), open_raster(path, ["GTiff"]) as file:
         scale = min(1.0, size_px / max(file.height, file.width))
         shape = (max(1, round(file.height * scale)), max(1, round(file.width * scale)))
         bands = list(range(1, min(file.count, 3) + 1)) if file.count >= 3 else [1]
         with raster_errors(path):
             pixels = file.read(bands, out_shape=(len(bands), *shape), masked=True)
-    return png(stretch(pixels))
+    return stretch(pixels)
 
 
 def mosaic_picture(store_dir: Path, tiles: Sequence[CompleteTile], *, size_px: int = 512) -> bytes:
@@ -109,9 +134,9 @@ def png(rgba: Pixels) -> bytes:
     return stream.getvalue()
 
 
-def data_uri(picture: bytes) -> str:
-    """A PNG as a `data:` URI, for HTML and Markdown."""
-    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
+def data_uri(picture: bytes, kind: str = "png") -> str:
+    """A picture as a `data:` URI, for HTML and Markdown."""
+    return f"data:image/{kind};base64," + base64.b64encode(picture).decode("ascii")
 
 
 def _share(band: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.float64]:

@@ -5,68 +5,108 @@ from typing import Any
 
 import dagster as dg
 
+from assets.grid import Tile
 from assets.project import Project
-from assets.thumbnails import data_uri, tile_thumbnail
+from assets.thumbnails import data_uri, small_thumbnail
 from resources.engine import RunReport
 from resources.io_managers import counts_metadata, summary_metadata
 from resources.ledger import PartitionRow, UnitRow
 from resources.units import UnitState
 
 Describe = Callable[[RunReport, PartitionRow], Mapping[str, Any]]
-_PREVIEWS_PER_RUN = 32
+_PREVIEWED_PER_RUN = 32
+_PREVIEWED_PRODUCTS = 4
+# Dagster's pages show Markdown of less than 1,000 characters where it stands, and longer only after a click
+_PREVIEW_BYTES = 690
+_REASON_CHARS = 300
 
 
 def describe_tiles(project: Project) -> Describe:
-    """Metadata of a partition of tiles: counts, bytes, valid share, a thumbnail, and what is quarantined and why."""
-    previews_left = [_PREVIEWS_PER_RUN]
+    """Metadata of a partition of tiles: a small picture of each product, counts, duration, bytes, what is quarantined and why.
+
+    Only the first partitions of a run get pictures: metadata is kept in Dagster's database for ever.
+    """
+    previews_left = [_PREVIEWED_PER_RUN]
 
     def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
-        found: dict[str, Any] = {**counts_metadata(row), **summary_metadata(report.summary)}
-        units = list(project.ledger.planned(report.asset, [row.partition])) if row.units else []
+        units = sorted(project.ledger.planned(report.asset, [row.partition]), key=_place) if row.units else []
         complete = [unit for unit in units if unit.state is UnitState.COMPLETE]
-        if complete:
-            found["bytes"] = sum(unit.output_size or 0 for unit in complete)
-            found["outputs"] = dg.MetadataValue.md("\n".join(f"- `{unit.output_uri}`" for unit in complete))
-            found["folder"] = dg.MetadataValue.path(str(project.store.path(complete[0].output_uri).parent))
-            if previews_left[0] > 0:
-                previews_left[0] -= 1
-                found["preview"] = dg.MetadataValue.md(_preview(project, complete[0]))
+        found: dict[str, Any] = {}
+        if complete and previews_left[0] > 0:
+            previews_left[0] -= 1
+            found.update(_previews(project, complete))
+        found.update(counts_metadata(row))
         if row.quarantined:
             found["quarantined_units"] = dg.MetadataValue.md(_reasons(units))
-        return found
+        if complete:
+            found["bytes"] = sum(unit.output_size or 0 for unit in complete)
+            found["seconds"] = round(project.ledger.seconds(report.asset, [row.partition]).get(row.partition, 0.0), 3)
+            found["outputs"] = dg.MetadataValue.md(_outputs(complete))
+            for unit in complete:
+                found.setdefault(f"folder {unit.product}", dg.MetadataValue.path(_folder(project, unit)))
+        return {**found, **summary_metadata(report.summary)}
 
     return describe
 
 
 def describe_window(project: Project) -> Describe:
-    """Metadata of a window output: counts, files and what the outputs say of themselves."""
+    """Metadata of a window output: the map, counts, files and what the outputs say of themselves."""
 
     def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
-        found: dict[str, Any] = {**counts_metadata(row), **summary_metadata(report.summary)}
-        for unit in project.ledger.planned(report.asset, [row.partition]):
-            if unit.state is UnitState.COMPLETE:
-                found[f"file {unit.product}"] = dg.MetadataValue.path(str(project.store.path(unit.output_uri)))
-                found.update({f"{unit.product}.{name}": value for name, value in unit.metrics.items() if _is_plain(value)})
+        found: dict[str, Any] = {}
         picture = project.store.root / report.asset / f"{row.window}.png"
         if picture.is_file():
             found["map"] = dg.MetadataValue.md(f"![tiles by state]({data_uri(picture.read_bytes())})")
-        return found
+        found.update(counts_metadata(row))
+        for unit in sorted(project.ledger.planned(report.asset, [row.partition]), key=_place):
+            if unit.state is UnitState.COMPLETE:
+                found[f"file {unit.product}"] = dg.MetadataValue.path(str(project.store.path(unit.output_uri)))
+                found.update({f"{unit.product}.{name}": value for name, value in unit.metrics.items() if _is_plain(value)})
+        return {**found, **summary_metadata(report.summary)}
 
     return describe
 
 
-def _preview(project: Project, unit: UnitRow) -> str:
-    picture = tile_thumbnail(project.store.path(unit.output_uri))
-    return f"![{unit.product} {unit.tile}]({data_uri(picture)})"
+def _previews(project: Project, complete: list[UnitRow]) -> dict[str, Any]:
+    """One picture of each product: of its fullest tile."""
+    fullest: dict[str, UnitRow] = {}
+    for unit in complete:
+        if unit.product not in fullest or _valid_share(unit) > _valid_share(fullest[unit.product]):
+            fullest[unit.product] = unit
+    found: dict[str, Any] = {}
+    for product, unit in list(fullest.items())[:_PREVIEWED_PRODUCTS]:
+        if picture := small_thumbnail(project.store.path(unit.output_uri), bytes_max=_PREVIEW_BYTES):
+            found[f"preview {product}"] = dg.MetadataValue.md(f"![{unit.tile}]({data_uri(picture, 'webp')})")
+    return found
+
+
+def _outputs(complete: list[UnitRow]) -> str:
+    lines = ["| product | tile | valid | bytes | file |", "|---|---|---|---|---|"]
+    for unit in complete:
+        name = unit.output_uri.rpartition("/")[2]
+        lines.append(f"| {unit.product} | {unit.tile} | {_valid_share(unit):.0%} | {unit.output_size} | {name} |")
+    return "\n".join(lines)
 
 
 def _reasons(units: list[UnitRow]) -> str:
-    lines = ["| unit | product | tile | kind | reason |", "|---|---|---|---|---|"]
+    lines = ["| product | tile | kind | reason | unit |", "|---|---|---|---|---|"]
     for unit in units:
         if unit.state is UnitState.QUARANTINED:
-            reason = (unit.reason or "").replace("|", "\\|").replace("\n", " ")[:300]
-            lines.append(f"| `{unit.key[:16]}` | {unit.product} | {unit.tile} | {unit.error_kind} | {reason} |")
+            reason = (unit.reason or "").replace("|", "\\|").replace("\n", " ")[:_REASON_CHARS]
+            lines.append(f"| {unit.product} | {unit.tile} | {unit.error_kind} | {reason} | `{unit.key[:16]}` |")
     return "\n".join(lines)
+
+
+def _folder(project: Project, unit: UnitRow) -> str:
+    return str(project.store.path(unit.output_uri).parent)
+
+
+def _place(unit: UnitRow) -> tuple[str, Tile]:
+    return unit.product, Tile.parse(unit.tile) if unit.tile else Tile(0, 0, 0)
+
+
+def _valid_share(unit: UnitRow) -> float:
+    return float(unit.metrics.get("valid_share", 0.0))
 
 
 def _is_plain(value: object) -> bool:

@@ -124,20 +124,18 @@ def open_dead_letters(project: ProjectLike, watched: Watched) -> Finding:
         rows.append(
             {
                 "id": letter.id,
-                "subject": letter.subject,
+                "reason": letter.reason[:300],
                 "name": letter.name[:200],
                 "window": letter.window or "",
-                "tile": letter.tile or "",
-                "kind": letter.kind,
                 "attempts": letter.attempts,
-                "since": letter.first_at.isoformat(timespec="seconds"),
-                "reason": letter.reason[:300],
+                "since": f"{letter.first_at:%Y-%m-%d %H:%M}",
             }
         )
         if len(rows) == ROWS_SHOWN:
             break
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
-    words = f"{total} dead letters are open ({kinds}); 'tilewright quarantine list' shows them"
+    words = f"open dead letters: {total} ({kinds}); 'tilewright quarantine list' shows them"
+    # few columns, the reason first: the page shows a table as wide as it is, and nobody scrolls sideways
     metadata = {"open": total, "dead_letters": _table(rows, numbers=("id", "attempts"))}
     return Finding(watched.key, LETTERS_CHECK, False, words, metadata, dg.AssetCheckSeverity.WARN)
 

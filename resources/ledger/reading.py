@@ -77,6 +77,21 @@ class Reading(Connected):
                 rows = connection.execute(statement.where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))).all()
             yield from map(as_unit, rows)
 
+    def seconds(self, asset: str, names: Iterable[str]) -> dict[str, float]:
+        """Partition -> seconds that workers spent on the units it holds now, over all attempts and runs."""
+        statement = (
+            select(partitions.c.partition, func.sum(attempts.c.duration_s))
+            .join(membership, membership.c.partition_id == partitions.c.id)
+            .join(attempts, attempts.c.unit_id == membership.c.unit_id)
+            .group_by(partitions.c.partition)
+        )
+        found: dict[str, float] = {}
+        for chunk in chunks(sorted(set(names)), _PARTITIONS_PER_READ):
+            with self.reading() as connection:
+                rows = connection.execute(statement.where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))).all()
+            found.update({name: float(total or 0.0) for name, total in rows})
+        return found
+
     def units(
         self,
         *,

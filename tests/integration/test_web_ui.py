@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from affine import Affine
 
 from assets.project import Project, open_project
 from pipelines.findings import LETTERS_CHECK, UNITS_CHECK
@@ -19,51 +17,12 @@ from resources.ledger import UnitRow
 from resources.units import UnitState
 from tests.support.browser import PATIENCE_S, Viewer, chromium, viewer
 from tests.support.dagster_processes import ROOT, Processes, eventually, free_port
+from tests.support.hills import FIRST, SECOND, write_project
 from tests.support.receiver import Receiver, receiving
-from tests.support.sources import DATED, write_raster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TILES = "tiles"
-FIRST, SECOND = "2024-06-01", "2024-06-02"
-CONFIGURATION = f"""
-[source]
-patterns = ["{DATED}"]
-bands = ["red", "green", "blue"]
-settle_s = 0.0
-
-[window]
-start = {FIRST}
-end = 2024-06-03
-every = "day"
-
-[grid]
-crs = "EPSG:32632"
-resolution = 10
-origin = [500000, 5000000]
-tile_px = 64
-metatile = 2
-area = "9.0001,45.1305,9.0485,45.153"
-
-[[products]]
-name = "true_colour"
-bands = ["red", "green", "blue"]
-dtype = "uint8"
-
-[[products]]
-name = "greenness"
-expression = "(green - red) / (green + red)"
-dtype = "float32"
-nodata = "nan"
-
-# what failed is put off for an hour: nothing but the person at the page asks for it again
-[retry]
-tries_in_run = 1
-later_base_s = 3600.0
-
-[sensors]
-interval_s = 10
-"""
 FAULTS = (
     f"stage.open~true_colour {FIRST} 0-2-0=transient*3;"
     f"stage.open~{FIRST} 0-3-3=transient*3;"
@@ -124,9 +83,7 @@ class Site:
 def site(tmp_path: Path) -> Iterator[Site]:
     """`tilewright dev` over a project whose source fails at first, and a receiver of its alerts."""
     chromium()
-    write_scenes(tmp_path / "scenes")
-    path = tmp_path / "tilewright.toml"
-    path.write_text(CONFIGURATION)
+    path = write_project(tmp_path)
     with receiving() as receiver:
         environment = {name: value for name, value in os.environ.items() if name != "DAGSTER_HOME"} | {
             "PYTHONPATH": str(ROOT),
@@ -143,23 +100,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
             yield found
         finally:
             processes.stop()
-
-
-def write_scenes(folder: Path) -> None:
-    """Two overlapping scenes a day, of rolling made-up hills, which fill the area."""
-    rows, columns = np.mgrid[0:256, 0:384]
-    hills = np.stack(
-        [
-            60 + 120 * np.abs(np.sin((rows + columns * 0.7) / 37.0)),
-            40 + 150 * np.abs(np.sin(rows / 23.0) * np.cos(columns / 31.0)),
-            30 + columns / 3.0,
-        ]
-    )
-    for day, light in ((FIRST, 1.0), (SECOND, 0.8)):
-        for name, (left, right) in {"west": (0, 224), "east": (160, 384)}.items():
-            pixels = (hills[:, :, left:right] * light).clip(1, 254).astype("uint8")
-            place = Affine(10.0, 0.0, 500_000.0 + left * 10, 0.0, -10.0, 5_000_000.0)
-            write_raster(folder / f"{name}_{day.replace('-', '')}.tif", pixels, place=place, nodata=0)
 
 
 def test_a_person_backfills_what_failed_and_only_that_is_computed(site: Site, tmp_path: Path) -> None:
@@ -228,6 +168,9 @@ def see_red_partitions(view: Viewer, site: Site) -> None:
     view.shows("44")
     for text in ("scenes_to_tiles", "mapping", "gdal", "cog", "SETTLED, with quarantined units"):
         view.shows(text)
+    pictures = view.page.locator("img[src^='data:image/webp']")
+    eventually(lambda: pictures.count() == 2, timeout_s=PATIENCE_S)
+    assert pictures.first.evaluate("picture => picture.naturalWidth") == 64
     view.picture("2-asset-overview")
     view.open("/assets/tiles?view=partitions", until="Failed (2)")
     view.shows("Materialized (4)")
