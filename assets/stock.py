@@ -7,8 +7,9 @@ A second call with nothing changed reads one listing and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -43,10 +44,19 @@ class WindowStock:
 def list_scenes(project: Project, *, now: datetime) -> SceneListing:
     """Everything the source holds now, all windows; scenes found unfit are recorded as one dead letter each.
 
+    Files that are no scenes are left unsaid when `source.ignore` names them; one that a pattern matches is a scene all the same.
     Raises `EnvironmentUnfit` (SOURCE_MISSING) when the source folder is not there.
     """
     required = {name for product in project.config.products for name in bands_required(product)}
     listing = find_scenes(project.config, ledger=project.ledger, required_bands=sorted(required), now=now)
+    ignored = project.config.source.ignore
+    if ignored:
+        others = tuple(
+            other
+            for other in listing.strangers
+            if not any(fnmatchcase(other.uri.rpartition("/")[2], pattern) for pattern in ignored)
+        )
+        listing = replace(listing, strangers=others)
     rejections = [
         InputRejection(scene.digest, scene.scene_id, scene.kind, scene.reason, scene.window)
         for scene in listing.with_verdict(SceneVerdict.REJECTED)

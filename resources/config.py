@@ -46,6 +46,9 @@ class SourceConfig(_Section):
         ("{scene}.tif", "{scene}.tiff", "{scene}.TIF"),
         description="file names with named parts {scene}, {band}, {date:%Y%m%d}; {anything_else} is matched and forgotten",
     )
+    ignore: tuple[str, ...] = Field(
+        (), description="names (with * and ?) of files that lie beside scenes and are none: not reported as left out"
+    )
     recursive: bool = Field(True, description="look into folders below the source folder too")
     bands: tuple[Name, ...] = Field((), description="names of the bands of a many-band file, in order; empty: b1, b2, ...")
     acquired: Literal["name", "tag", "item"] = Field("name", description="where the acquisition time is read")
