@@ -284,14 +284,15 @@ class _Look:
     def _judge(self, ready: _Ready) -> Scene:
         """The verdict on a scene whose needed files were looked into."""
         candidate = ready.candidate
+        damage: tuple[ErrorKind, str] | None = None
         for uri, finding in sorted(ready.findings.items(), key=lambda found: (found[1].is_transient, found[0])):
             if finding.is_transient:
                 reason = f"{uri!r}: {finding.message}"
                 return self._scene(candidate, SceneVerdict.UNSETTLED, finding.kind, reason, digest=ready.digest)
-            if finding.kind is not None:
-                return self._scene(
-                    candidate, SceneVerdict.REJECTED, finding.kind, f"{uri!r}: {finding.message}", digest=ready.digest
-                )
+            if finding.kind is not None and damage is None:
+                damage = finding.kind, f"{uri!r}: {finding.message}"
+        if damage is not None and any(finding.facts is None for finding in ready.findings.values()):
+            return self._scene(candidate, SceneVerdict.REJECTED, *damage, digest=ready.digest)
         facts = {uri: finding.facts for uri, finding in ready.findings.items() if finding.facts is not None}
         source = self.config.source
         if source.acquired == "tag":
@@ -312,6 +313,8 @@ class _Look:
             crs=next(iter(bands.values())).crs if bands else "",
             footprint=united(str(found["footprint"]) for found in facts.values()),
         )
+        if damage is not None:
+            return replace(scene, verdict=SceneVerdict.REJECTED, kind=damage[0], reason=damage[1])
         fault = fault_of(scene, candidate, facts=facts, required=self.required, products=self.config.products, area=self.area)
         return scene if fault is None else replace(scene, verdict=fault.verdict, kind=fault.kind, reason=fault.reason)
 

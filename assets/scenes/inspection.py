@@ -75,7 +75,7 @@ def _fingerprint(limits: Limits) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of looking at one file: facts, or a rejection, or neither now (`is_transient`, look again later).
+    """What came of looking at one file: facts, a rejection, or both (damaged pixels); or neither now (`is_transient`: look anew).
 
     `message` is without the file's name: field, found, allowed.
     """
@@ -182,7 +182,8 @@ def _look_in_child(path: str, limits: Limits) -> Finding:
     spent = int(used.ru_utime + used.ru_stime) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (spent + limits.processor_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     try:
-        return Finding(facts=look(path, limits))
+        facts, damage = look(path, limits)
+        return Finding(facts) if damage is None else Finding(facts, damage.kind, damage.message)
     except TransientError as error:
         return Finding(kind=error.kind, message=error.message, is_transient=True)
     except TilewrightError as error:

@@ -37,10 +37,11 @@ _NO_NAME = "\0"
 _WINDOWS_NUMBERS = {"1.#QNAN": "nan", "-1.#QNAN": "nan", "-1.#IND": "nan", "1.#INF": "inf", "-1.#INF": "-inf"}
 
 
-def look(path: str, limits: Limits) -> dict[str, Any]:
-    """Facts about a raster as plain JSON values, its footprint as WKB in hex.
+def look(path: str, limits: Limits) -> tuple[dict[str, Any], InputRejected | None]:
+    """Facts about a raster as plain JSON values, its footprint as WKB in hex; and what is wrong with its pixels, if anything.
 
-    Raises `InputRejected` (no retry) and `TransientError` (retry), both without the file's name.
+    Where the header can be trusted and the pixels cannot, the facts still say which tiles miss them. Raises `InputRejected` (no
+    retry) and `TransientError` (retry), both without the file's name.
     """
     try:
         _check_sidecars(path)
@@ -50,8 +51,7 @@ def look(path: str, limits: Limits) -> dict[str, Any]:
             with raster_errors(path, name=_NO_NAME):
                 bands = [_band(path, dataset, index) for index in dataset.indexes]
                 _check_overviews(dataset)
-                _decode_ends(dataset)
-            return {
+            facts = {
                 "driver": dataset.driver,
                 "width": dataset.width,
                 "height": dataset.height,
@@ -61,8 +61,18 @@ def look(path: str, limits: Limits) -> dict[str, Any]:
                 "bands": bands,
                 "time_tag": _time_tag(dataset, limits.time_tag),
             }
+            try:
+                with raster_errors(path, name=_NO_NAME):
+                    _decode_ends(dataset)
+            except InputRejected as error:
+                return facts, _nameless(error, path)
+            return facts, None
     except InputRejected as error:
-        raise InputRejected(_without_name(error.message, path), kind=error.kind, input_digest="") from error
+        raise _nameless(error, path) from error
+
+
+def _nameless(error: InputRejected, path: str) -> InputRejected:
+    return InputRejected(_without_name(error.message, path), kind=error.kind, input_digest="")
 
 
 def _without_name(message: str, path: str) -> str:

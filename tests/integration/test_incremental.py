@@ -163,3 +163,13 @@ def test_scene_that_changes_underfoot_is_tried_again(main_job: TileProject) -> N
     assert len(failed) == TILES, report.summary
     assert {row.error_kind for row in failed if row.state is UnitState.FAILED} == {ErrorKind.INPUT_CHANGED}
     assert numbers(main_job.run())[2:] == (0, 0, 0)
+
+
+def test_scene_damaged_at_its_end_is_missed_by_its_tiles_alone(main_job: TileProject) -> None:
+    """A scene that shows its damage at the first look has a place all the same: tiles it covers say that they lack it."""
+    path = main_job.add_scene("cut", columns=64, base=900)
+    path.write_bytes(path.read_bytes()[:-400])
+    assert numbers(main_job.run()) == (2 * 3, 2 * 9, 0, 0, 0)
+    lacking = {row.tile for row in main_job.rows() if row.spec["inputs"]["lacks"]}
+    assert lacking == {"0-0-0", "0-0-1", "0-0-2"}
+    assert len(list(main_job.project.ledger.dead_letters())) == 1
