@@ -9,7 +9,7 @@ PROJECT := $(or $(TILEWRIGHT_CONFIG),var/demo/tilewright.toml)
 NEEDS_PROJECT = @[ -f "$(PROJECT)" ] || { echo "make: no $(PROJECT); run 'make demo' first, or name a project: TILEWRIGHT_CONFIG=..." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev dev-postgres test check lint types format bench clean install
+.PHONY: help demo dev dev-postgres test check lint types format mutants bench clean install
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ format: $(STAMP) ## let ruff lay out the code and mend what it can
 
 types: $(STAMP) ## mypy --strict over the three floors
 	$(BIN)/mypy
+
+mutants: $(STAMP) ## break a line for each invariant, in copies, and prove that a test notices
+	$(BIN)/python -m tests.mutants
 
 bench: $(STAMP) ## the bounds, as ratios measured in one run
 	$(BIN)/python -m benchmarks

@@ -12,6 +12,7 @@ from pipelines.cli.application import app
 from resources.config_keys import as_markdown
 from resources.errors import ErrorKind
 from resources.units import UnitState
+from tests.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,3 +74,11 @@ def test_make_targets_in_documents_exist() -> None:
 def test_every_state_and_error_kind_is_in_the_documents(word: str) -> None:
     """A person who meets a state or an error kind finds it explained."""
     assert any(f"`{word}`" in page.read_text() or f" {word}" in page.read_text() for page in PAGES)
+
+
+def test_every_mutant_is_on_the_page_of_invariants() -> None:
+    """docs/invariants.md names each line that is broken on purpose and the test that must fail, for all fourteen invariants."""
+    page = (ROOT / "docs" / "invariants.md").read_text(encoding="utf-8")
+    missing = [mutant.breaks for mutant in MUTANTS if f"| {mutant.breaks} | `{mutant.file}` |" not in page]
+    assert missing == []
+    assert {mutant.invariant for mutant in MUTANTS} == set(range(1, 15))
