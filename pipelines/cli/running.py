@@ -49,7 +49,11 @@ def run(
     tiles = None if not tile else {_partition(project, name) for name in tile}
     runs = tile_runs(project, windows, tiles=tiles, failed=failed)
     if not runs:
-        typer.echo("Nothing to run: no scenes, or nothing incomplete." if not as_json else "{}")
+        typer.echo(
+            "Nothing to run: no scenes, or nothing incomplete. `tilewright plan` says what is not used, and why."
+            if not as_json
+            else "{}"
+        )
         raise typer.Exit(ExitCode.COMPLETE)
     problem = run_and_watch(project, runs, is_quiet=as_json)
     facts = [window_facts(project, name, runs) for name in sorted({item.window for item in runs})]
