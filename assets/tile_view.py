@@ -19,6 +19,7 @@ _PREVIEWED_PRODUCTS = 4
 # Dagster's pages show Markdown of less than 1,000 characters where it stands, and longer only after a click
 _PREVIEW_BYTES = 690
 _REASON_CHARS = 300
+_QUOTE = "\u2019"
 
 
 def describe_tiles(project: Project) -> Describe:
@@ -89,11 +90,11 @@ def _outputs(complete: list[UnitRow]) -> str:
 
 
 def _reasons(units: list[UnitRow]) -> str:
-    lines = ["| product | tile | kind | reason | unit |", "|---|---|---|---|---|"]
+    lines = []
     for unit in units:
         if unit.state is UnitState.QUARANTINED:
-            reason = (unit.reason or "").replace("|", "\\|").replace("\n", " ")[:_REASON_CHARS]
-            lines.append(f"| {unit.product} | {unit.tile} | {unit.error_kind} | {reason} | `{unit.key[:16]}` |")
+            reason = " ".join((unit.reason or "").split())[:_REASON_CHARS].replace("`", _QUOTE)
+            lines.append(f"- {unit.product} {unit.tile}, {unit.error_kind}: `{reason}` (unit {unit.key[:16]})")
     return "\n".join(lines)
 
 

@@ -101,7 +101,7 @@ def viewer(base: str, *, pictures: Path) -> Iterator[Viewer]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(_FLAGS))
         try:
-            tab = browser.new_context(viewport={"width": 1500, "height": 1100}).new_page()
+            tab = browser.new_context(viewport={"width": 1500, "height": 1300}).new_page()
             tab.set_default_timeout(PATIENCE_S * 1000)
             found = Viewer(tab, base, folder)
             found.watch()
