@@ -182,8 +182,10 @@ def test_landsat_5_in_two_naming_schemes(tmp_path: Path) -> None:
     assert verdicts[WITHOUT_QA][0] == "WAITING"
     assert "BQA" in verdicts[WITHOUT_QA][1]
 
-    unmasked = re.sub(r"^masks.*\n", "", text, flags=re.MULTILINE)
-    both = computed(laid_out(tmp_path / "unmasked", unmasked, folder.iterdir()))
+    (tmp_path / "unmasked").mkdir()
+    unmasked = re.sub(r"^masks.*\n", "", text, flags=re.MULTILINE).replace('"scenes"', '"../masked/scenes"')
+    (tmp_path / "unmasked" / "tilewright.toml").write_text(unmasked)
+    both = computed(tmp_path / "unmasked" / "tilewright.toml")
     assert all_complete(both) == {"2000", "2010"}
     for project, scene, window, extension in (
         (masked, LANDSAT_5, "2000", "TIF"),
