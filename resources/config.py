@@ -21,6 +21,8 @@ from resources.errors import ConfigurationError
 
 CONFIG_VARIABLE = "TILEWRIGHT_CONFIG"
 DEFAULT_CONFIG_NAME = "tilewright.toml"
+DEFAULT_SCHEMA = "tilewright_ledger"
+"""Not a likely user name: PostgreSQL puts other programs' tables into a schema named like the user."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
 Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
@@ -210,7 +212,9 @@ class LedgerConfig(_Section):
     """The durable record. Default: SQLite in the state folder."""
 
     url: str | None = Field(None, description="SQLAlchemy URL; sqlite:///... or postgresql+psycopg2://...")
-    schema_name: str = Field("tilewright", pattern=r"^[a-z_][a-z0-9_]*$", description="schema on PostgreSQL")
+    schema_name: str = Field(
+        DEFAULT_SCHEMA, pattern=r"^[a-z_][a-z0-9_]*$", description="schema on PostgreSQL; not the one Dagster uses"
+    )
 
 
 class RetryConfig(_Section):

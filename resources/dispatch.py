@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -33,20 +33,16 @@ StagedUnit = tuple[UnitOfWork, int, tuple[Path, Staged]]
 class Dispatch:
     """Units of one pass: a stream of fresh ones, delayed ones, suspects, and those in flight."""
 
-    def __init__(self, fresh: Iterator[UnitOfWork]) -> None:
+    def __init__(self, fresh: Iterator[UnitOfWork], *, suspected: Collection[str] = ()) -> None:
+        """`suspected`: keys of fresh units that must run alone; it may grow while `fresh` is read."""
         self._fresh = fresh
+        self._suspected = suspected
         self._ready: deque[UnitOfWork] = deque()
         self._delayed: list[tuple[float, int, UnitOfWork]] = []
         self._suspects: deque[UnitOfWork] = deque()
         self._in_flight: dict[str, tuple[UnitOfWork, int, bool, Path]] = {}
         self._order = count()
         self._fresh_ended = False
-
-    def peek(self) -> UnitOfWork | None:
-        """The first unit, left in its place; None when the pass has none."""
-        if not self._ready:
-            self._ready.extend(self._next_fresh(1))
-        return self._ready[0] if self._ready else None
 
     def take(self, most: int, now: float) -> list[UnitOfWork]:
         """Up to `most` units that may start now; delayed ones that are due first."""
@@ -67,11 +63,11 @@ class Dispatch:
         self._in_flight[unit.unit.key] = (unit, attempt, alone, path)
 
     def ended(self, outcomes: Sequence[Outcome]) -> tuple[list[StagedUnit], list[Ended]]:
-        """Split what came back into staged outputs and failures."""
+        """Split what came back into staged outputs and failures. They stay in flight until they are `written`."""
         staged: list[StagedUnit] = []
         failed: list[Ended] = []
         for outcome in outcomes:
-            unit, attempt, alone, path = self._in_flight.pop(outcome.task.unit_key)
+            unit, attempt, alone, path = self._in_flight[outcome.task.unit_key]
             if isinstance(outcome.result, Staged):
                 staged.append((unit, attempt, (path, outcome.result)))
                 continue
@@ -81,6 +77,11 @@ class Dispatch:
             alone = alone or (outcome.fate is Fate.TIME and outcome.alone)
             failed.append(Ended(unit, attempt, outcome.fate, outcome.result or _lost(outcome), alone))
         return staged, failed
+
+    def written(self, outcomes: Sequence[Outcome]) -> None:
+        """Forget what came back: the ledger has it."""
+        for outcome in outcomes:
+            self._in_flight.pop(outcome.task.unit_key, None)
 
     def later(self, unit: UnitOfWork, due: float) -> None:
         """Try a unit again at `due` (monotonic seconds)."""
@@ -97,7 +98,9 @@ class Dispatch:
     @property
     def is_empty(self) -> bool:
         """True when nothing waits; what is in flight does not count."""
-        return not (self._ready or self._delayed or self._suspects or self.peek())
+        if not self._ready:
+            self._ready.extend(self._next_fresh(1))
+        return not (self._ready or self._delayed or self._suspects)
 
     def abandon(self) -> dict[str, tuple[int, Path]]:
         """Forget what is in flight: unit key -> (attempt, staging path)."""
@@ -111,6 +114,8 @@ class Dispatch:
             unit = next(self._fresh, None)
             if unit is None:
                 self._fresh_ended = True
+            elif unit.unit.key in self._suspected:
+                self._suspects.append(unit)
             else:
                 units.append(unit)
         return units

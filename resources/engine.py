@@ -28,11 +28,15 @@ from resources.reconciliation import Discrepancy
 from resources.staging import StageTask, remove_staged
 from resources.store import Listings, LocalStore
 from resources.units import RUNNABLE_STATES, RunOutcome, RunSummary, UnitOfWork, UnitState
+from resources.verdicts import classify
 
 _PARTITIONS_AT_ONCE = 64
 _WAIT_S = 0.5
 _HEARTBEAT_S = 5.0
 _PROGRESS_S = 5.0
+
+INTERRUPTED = "interrupted"
+"""Reason of a run that a person or the system asked to stop."""
 
 
 class Batch(Protocol):
@@ -172,6 +176,7 @@ class _Run:
         self.done = 0
         self.planned = 0
         self.last: UnitOfWork | None = None
+        self.suspected: set[str] = set()
         self._beat = self._told = time.monotonic()
 
     def run(self) -> RunReport:
@@ -181,9 +186,8 @@ class _Run:
         try:
             self.ledger.take_over(self.run_id, self.batch.asset, self.mine, boot_id=self.engine.boot_id)
             while True:
-                dispatch = Dispatch(self._candidates())
-                first = dispatch.peek()
-                if first is not None:
+                dispatch = Dispatch(self._candidates(), suspected=self.suspected)
+                if not dispatch.is_empty:
                     executor = executor or self.engine.executor_factory()
                     self._work_through(dispatch, executor)
                 if self.stopped_by or not self.failures.inputs_were_rejected():
@@ -191,13 +195,14 @@ class _Run:
                 self.batch.replan()
             self.failures.close()
             killed = False
-        except EnvironmentUnfit as error:
-            self.stopped_by = error
+        except BaseException as error:
             self._abandon(executor, dispatch)
-        except BaseException:
-            self._abandon(executor, dispatch)
-            self._end(self._summary(reason="interrupted", stopped=True))
-            raise
+            found = classify(error)
+            if not isinstance(error, Exception) or found.verdict is not Verdict.STOP:
+                reason = found.message if isinstance(error, Exception) else INTERRUPTED
+                self._end(self._summary(reason=reason, stopped=True))
+                raise
+            self.stopped_by = error if isinstance(error, EnvironmentUnfit) else EnvironmentUnfit(found.message, kind=found.kind)
         finally:
             if executor is not None:
                 executor.close(kill=killed)
@@ -231,6 +236,8 @@ class _Run:
                 self._return_to_pending(absent)
             now = self.ledger.clock()
             todo = [row for row in rows if row.state in RUNNABLE_STATES and self._may_run(row, now)] + absent
+            # they were running when a run vanished: one that ends whole runs is found out only when it runs alone
+            self.suspected.update(row.key for row in todo if row.suspect)
             for unit in self.batch.work(todo):
                 unrecorded = unit.unit.key not in stale and listings.size(unit.unit.output_uri) is not None
                 if unrecorded and not unit.replaces and self.promoter.adopt(unit):
@@ -286,6 +293,11 @@ class _Run:
 
     def _start(self, units: Sequence[UnitOfWork], dispatch: Dispatch, executor: Executor, *, alone: bool) -> None:
         wanted = [unit for unit in units if self.failures.may_start(unit)]
+        # a folder that cannot be made is known before any attempt is on record
+        try:
+            paths = {unit.unit.key: self.store.staging_path(unit.unit.output_uri, run_id=self.run_id) for unit in wanted}
+        except OSError as error:
+            raise self.promoter.unfit(error, "a folder for outputs could not be made") from error
         numbers = self.ledger.start_attempts(self.run_id, [unit.unit.key for unit in wanted], alone=alone)
         reach("attempt.recorded", self.run_id)
         tasks = []
@@ -293,7 +305,7 @@ class _Run:
             number = numbers.get(unit.unit.key)
             if number is None:
                 continue  # asked once more at dispatch: someone else has it, or has done it
-            path = self.store.staging_path(unit.unit.output_uri, run_id=self.run_id)
+            path = paths[unit.unit.key]
             subject = f"{unit.unit.key[:16]} {unit.unit.product} {unit.unit.window} {unit.unit.tile or ''}"
             dispatch.started(unit, number, alone=alone, path=path)
             tasks.append(StageTask(unit.unit.key, number, subject, path, unit.work, unit.validate))
@@ -317,6 +329,7 @@ class _Run:
                 dispatch.later(ended.unit, time.monotonic() + again.delay_s)
             if ended.failure.verdict is Verdict.STOP and self.stopped_by is None:
                 self.stopped_by = EnvironmentUnfit(ended.failure.message, kind=ended.failure.kind)
+        dispatch.written(outcomes)
 
     def _keep_alive(self, executor: Executor) -> None:
         now = time.monotonic()

@@ -22,6 +22,7 @@ from sqlalchemy import URL, Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from resources.config import DEFAULT_SCHEMA
 from resources.errors import EnvironmentUnfit, ErrorKind
 
 # struct flock of Linux on 64 bits: type, whence, start, length, pid; open-file-description locks need pid 0
@@ -172,7 +173,7 @@ class PostgresLeases:
     `schema_name` keeps two ledgers of one database apart. A pooler that hands one session to several clients breaks this.
     """
 
-    def __init__(self, url: str | URL, *, schema_name: str = "tilewright", describe: Describe = _nobody_known) -> None:
+    def __init__(self, url: str | URL, *, schema_name: str = DEFAULT_SCHEMA, describe: Describe = _nobody_known) -> None:
         # TCP keepalive: a session whose machine is gone is noticed in about a minute, on either side
         alive = {"keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 4, "connect_timeout": 10}
         self._engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT", connect_args=alive)

@@ -50,7 +50,7 @@ class Promoter:
             reach("promote.linked", self.run_id)
             self.store.sync_folders(completion.output_uri for completion in completions)
         except OSError as error:
-            raise self._unfit(error) from error
+            raise self.unfit(error, "an output could not be promoted") from error
         reach("promote.synced", self.run_id)
         reach("record.open", self.run_id)
         won = self.ledger.complete(self.run_id, completions)
@@ -93,12 +93,12 @@ class Promoter:
         self._set_aside(unit, "was in the way under the unit's final name and does not verify")
         return completion if self.store.promote(path, uri) else None
 
-    def _unfit(self, error: OSError) -> EnvironmentUnfit:
+    def unfit(self, error: OSError, what: str) -> EnvironmentUnfit:
         """A name that cannot be given or made durable is the store's fault: nothing is recorded, nothing is tried again here."""
         self.store.check(expected=self.ledger.remembered_store())
         failure = classify(error)
         kind = failure.kind if failure.verdict is not Verdict.QUARANTINE else ErrorKind.STORE_UNWRITABLE
-        return EnvironmentUnfit(f"{self.store.root}: an output could not be promoted: {failure.message}", kind=kind)
+        return EnvironmentUnfit(f"{self.store.root}: {what}: {failure.message}", kind=kind)
 
     def _verified(self, unit: UnitOfWork, *, attempt: int = 0) -> Completion | None:
         path = self.store.path(unit.unit.output_uri)

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError
 
-from resources.config import Config
+from resources.config import DEFAULT_SCHEMA, Config
 from resources.errors import ConfigurationError
 from resources.ledger.connection import WRITE_OPTION, Clock, translated_errors, utc_now
 from resources.ledger.facade import Ledger
@@ -41,12 +41,13 @@ def open_ledger(config: Config, *, clock: Clock = utc_now) -> Ledger:
     )
 
 
-def open_ledger_at(url: str | URL, *, schema_name: str = "tilewright", clock: Clock = utc_now, attempts_max: int = 5) -> Ledger:
+def open_ledger_at(url: str | URL, *, schema_name: str = DEFAULT_SCHEMA, clock: Clock = utc_now, attempts_max: int = 5) -> Ledger:
     """Open the ledger at an SQLAlchemy URL. Raises as `open_ledger`."""
     engine = connect(url, schema_name=schema_name)
     try:
         with translated_errors():
             if _revision(engine) != HEAD_REVISION:
+                _refuse_shared_schema(engine, schema_name)
                 _migrate(engine, schema_name)
     except BaseException:
         engine.dispose()
@@ -54,7 +55,7 @@ def open_ledger_at(url: str | URL, *, schema_name: str = "tilewright", clock: Cl
     return Ledger(engine, clock=clock, attempts_max=attempts_max)
 
 
-def connect(url: str | URL, *, schema_name: str = "tilewright") -> Engine:
+def connect(url: str | URL, *, schema_name: str = DEFAULT_SCHEMA) -> Engine:
     """An engine with the ledger's durability settings; touches nothing yet, save the folder of a SQLite file."""
     try:
         parsed = make_url(url)
@@ -101,6 +102,15 @@ def _connect_postgres(url: URL, schema_name: str) -> Engine:
         executemany_mode="values_plus_batch",
         pool_pre_ping=True,
     )
+
+
+def _refuse_shared_schema(engine: Engine, schema_name: str) -> None:
+    """Dagster's tables have names like ours (`runs`, `alembic_version`): in one schema each would take those for its own."""
+    if inspect(engine).has_table("event_logs"):
+        raise ConfigurationError(
+            f"ledger.schema_name: {schema_name!r} already holds Dagster's tables (PostgreSQL gives a user the schema of its own "
+            f"name); allowed: a schema that nothing else uses, for example {DEFAULT_SCHEMA!r}"
+        )
 
 
 def _revision(engine: Engine) -> str | None:

@@ -1,4 +1,4 @@
-"""Sensors and checks over a real Dagster instance on SQLite, a real ledger and a real store: tick, run, tick."""
+"""Sensors and checks over a real Dagster instance, a real ledger and a real store, on both databases: tick, run, tick."""
 
 from __future__ import annotations
 
@@ -108,15 +108,18 @@ class Stand:
         return {row.tile or "": row.state for row in self.project.ledger.units()}
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Any]:
-    """Makes a stand; its instance is closed afterwards."""
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Makes a stand, with ledger and Dagster's own storage on one kind of database; its instance is closed afterwards."""
     opened = []
+    url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
+    ledger = f'\n[ledger]\nurl = "{url}"\n' if url else ""
+    storage = {"storage": {"postgres": {"postgres_url": url}}} if url else {}
 
     def build(*, text: str = CONFIGURATION, **settings: Any) -> Stand:
         clock = Clock()
-        project = make_project(tmp_path, clock=clock, text=text, **settings)
-        context = dg.instance_for_test(temp_dir=str(tmp_path))
+        project = make_project(tmp_path, clock=clock, text=text + ledger, **settings)
+        context = dg.instance_for_test(temp_dir=str(tmp_path), overrides=storage)
         instance = context.__enter__()
         opened.append(context)
         return Stand(project, location(project), instance, clock)

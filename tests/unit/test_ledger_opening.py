@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config as AlembicConfig
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from resources.errors import ConfigurationError, EnvironmentUnfit, ErrorKind, TransientError
 from resources.ledger import Ledger, open_ledger_at, opening
@@ -189,3 +189,15 @@ def test_broken_promises_are_not_dressed_up(ledger: Ledger) -> None:
     """A broken constraint is a defect and passes through as what it is."""
     with pytest.raises(Exception, match=r"(?i)foreign key"), ledger.writing() as connection:
         connection.execute(text("INSERT INTO membership (partition_id, unit_id) VALUES (1, 1)"))
+
+
+@pytest.mark.postgres
+def test_a_schema_with_dagsters_tables_is_refused(postgres_url: str) -> None:
+    """A ledger does not move into the schema in which Dagster keeps its tables; the message names key, found and allowed."""
+    engine = create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA shared"))
+        connection.execute(text("CREATE TABLE shared.event_logs (id int)"))
+    engine.dispose()
+    with pytest.raises(ConfigurationError, match=r"ledger\.schema_name: 'shared' already holds Dagster's tables.*allowed"):
+        open_ledger_at(postgres_url, schema_name="shared")
