@@ -13,6 +13,7 @@ from pipelines.checks import Opened
 from pipelines.reconciling_sensors import Probe, project_probe
 from pipelines.watched import ProjectLike, Watched
 from resources.alerts import AlertFact, Severity, deliver, enqueue, keep_standing, open_channels
+from resources.engine import INTERRUPTED
 from resources.keys import digest_of
 from resources.ledger import DeadLetter, DuePartition, RunRow
 from resources.units import RunOutcome
@@ -42,7 +43,7 @@ def stopped_facts(runs: Iterable[RunRow], *, since: datetime) -> Iterator[AlertF
     """A fact for each run that an unfit environment stopped since then; a run that a person interrupted is none."""
     for run in runs:
         reason = str((run.summary or {}).get("reason", ""))
-        if run.outcome is not RunOutcome.STOPPED or run.ended_at is None or run.ended_at <= since or reason == "interrupted":
+        if run.outcome is not RunOutcome.STOPPED or run.ended_at is None or run.ended_at <= since or reason == INTERRUPTED:
             continue
         yield AlertFact(
             fingerprint=f"stopped|{run.run_id}",

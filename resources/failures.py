@@ -1,8 +1,8 @@
 """What a failed attempt leads to: another try in this run, a later run, quarantine, a stop, or an unwell source.
 
 Belongs here: bounds on tries within a run, and the breaker. Bounds over all runs are the ledger's, which counts attempts across
-crashes. A source is unwell when several units in a row exhaust their tries on it: then its units stay PENDING and the failures
-that opened the breaker are VOID, because the units were not at fault.
+crashes. A source is unwell when several units in a row exhaust their tries on it: then its units stay PENDING and their failures
+in this run are VOID, because the units were not at fault.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from resources.errors import ErrorKind, Verdict
 from resources.executor import Fate
 from resources.ledger import Ledger
 from resources.units import AttemptFailure, AttemptOutcome, UnitOfWork, UnitState
+
+_EXHAUSTED = (UnitState.FAILED, UnitState.QUARANTINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class FailureLog:
         for ended, failure, again in judged:
             state = states.get(failure.unit_key)
             wanted = again if again is not None and (again.is_innocent or state is UnitState.FAILED) else None
-            if wanted is None and state is UnitState.FAILED and ended.fate is Fate.RETURNED:
+            is_exhausted = wanted is None and state in _EXHAUSTED and ended.failure.verdict is Verdict.RETRY
+            if is_exhausted and ended.fate is Fate.RETURNED:
                 self._count_against(ended.unit.unit.source, failure.unit_key)
             results.append((ended, wanted))
         return results
@@ -109,9 +112,14 @@ class FailureLog:
         return found
 
     def close(self) -> None:
-        """Put off what an unwell source left undone, so that the sensor does not ask for it again at once."""
+        """Put off what an unwell source left undone, so that the sensor does not ask for it again at once.
+
+        What it failed before or after the breaker opened is VOID too: the longer it is unwell, the more units would be charged.
+        """
         for source, keys in self._deferred.items():
-            self._ledger.defer(sorted(keys), retry_at=self._later(1), reason=self._unwell[source])
+            later, reason = self._later(1), self._unwell[source]
+            self._ledger.void_failures(self._run_id, sorted(keys & self._tries.keys()), retry_at=later, reason=reason)
+            self._ledger.defer(sorted(keys), retry_at=later, reason=reason)
 
     def reason(self) -> str:
         """Why the run is partial, for its summary."""
@@ -141,9 +149,12 @@ class FailureLog:
         return self._ledger.clock() + timedelta(seconds=delay)
 
     def _count_against(self, source: str, key: str) -> None:
+        if source in self._unwell:
+            self._deferred.setdefault(source, set()).add(key)
+            return
         row = self._exhausted.setdefault(source, [])
         row.append(key)
-        if len(row) >= self._retry.breaker_units and source not in self._unwell:
+        if len(row) >= self._retry.breaker_units:
             reason = f"{len(row)} units in a row exhausted their tries on it"
             self._unwell[source] = reason
             self._ledger.void_failures(self._run_id, list(row), retry_at=self._later(1), reason=reason)

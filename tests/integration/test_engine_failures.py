@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -12,12 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from resources.config import load_config
 from resources.engine import Engine
 from resources.errors import ErrorKind
 from resources.executor import LocalExecutor
-from resources.ledger import Ledger, open_ledger
+from resources.ledger import Ledger, RunRow, open_ledger
+from resources.ledger.schema import attempts, units
 from resources.opening import open_engine, open_leases, open_project_store, utc_now
 from resources.store import LocalStore
 from resources.units import AttemptOutcome, RunOutcome, UnitState
@@ -130,10 +133,11 @@ def test_stop_voids_the_attempt_and_ends_the_run(shop: Shop) -> None:
     assert not list(shop.ledger.dead_letters())
 
 
-def test_unwell_source_opens_the_breaker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tries", [3, 5], ids=["before the bound", "at the bound"])
+def test_unwell_source_opens_the_breaker(tmp_path: Path, tries: int) -> None:
     """When every unit of a source exhausts its tries, the run ends partial, charges nobody, and puts the source's units off."""
     shop = Shop(tmp_path)
-    shop.engine.retry = shop.engine.retry.model_copy(update={"breaker_units": 3, "later_base_s": 600.0})
+    shop.engine.retry = shop.engine.retry.model_copy(update={"breaker_units": 3, "later_base_s": 600.0, "tries_in_run": tries})
     behaviours = {(0, j): "transient" for j in range(12)}
     batch = BytesBatch(shop.ledger, partitions=2, units_each=12, behaviours=behaviours, sources=2)
     report = shop.engine.run(batch, run_id="one")
@@ -142,12 +146,9 @@ def test_unwell_source_opens_the_breaker(tmp_path: Path) -> None:
     assert report.summary.outcome is RunOutcome.PARTIAL
     assert "source0" in report.summary.reason
     assert {row.state for row in rows if row.source == "source1"} == {UnitState.COMPLETE}
-    assert {row.state for row in ill} <= {UnitState.PENDING, UnitState.FAILED}
-    assert sum(row.attempts for row in ill) <= 3 * 4, "the breaker did not stop the work"
-    voided = [row for row in ill if row.state is UnitState.PENDING]
-    assert voided
-    assert all(row.attempts == 0 for row in voided)
-    assert all(row.retry_at is not None and row.retry_at > utc_now() + timedelta(seconds=60) for row in voided)
+    assert {(row.state, row.attempts) for row in ill} == {(UnitState.PENDING, 0)}
+    assert sum(row.attempt for row in ill) < 12 * tries, "the breaker did not stop the work"
+    assert all(row.retry_at is not None and row.retry_at > utc_now() + timedelta(seconds=60) for row in ill)
     assert not list(shop.ledger.dead_letters())
 
 
@@ -262,6 +263,61 @@ def test_interrupted_run_voids_what_was_running(shop: Shop) -> None:
     run = shop.ledger.run("one")
     assert run is not None
     assert run.outcome is RunOutcome.STOPPED
+
+
+@pytest.mark.parametrize("method", ["sync_folders", "staging_path"])
+def test_store_that_fails_the_run_itself_stops_it_and_leaves_nothing_open(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """A disk that fills up between two steps of the main process is a stop: nothing RUNNING, nothing staged, nobody charged."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=8)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.store, method, fail)
+        report = shop.engine.run(batch, run_id="one")
+    assert report.summary.outcome is RunOutcome.STOPPED
+    assert report.stopped_by is not None
+    assert report.stopped_by.kind is ErrorKind.DISK_FULL
+    rows = list(shop.ledger.units(asset=ASSET))
+    assert {(row.state, row.attempts, row.suspect) for row in rows} == {(UnitState.PENDING, 0, False)}
+    assert not list(shop.store.staged_files())
+    shop.engine.run(batch, run_id="two")
+    assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+
+
+def test_run_that_fails_by_itself_says_why(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the engine's own ends the run with its reason on record; it is not taken for a person's interruption."""
+    batch = BytesBatch(shop.ledger, partitions=1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(shop.store, "sync_folders", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        shop.engine.run(batch, run_id="one")
+    run = shop.ledger.run("one")
+    assert run is not None
+    assert run.outcome is RunOutcome.STOPPED
+    assert "a bug" in str((run.summary or {})["reason"])
+
+
+def test_what_was_running_when_a_run_vanished_runs_alone(shop: Shop) -> None:
+    """A unit that ends whole runs is found out: what was RUNNING then is run one at a time by the next run, the rest as ever."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=6)
+    keys = sorted(batch.works)
+    now = shop.ledger.clock()
+    shop.ledger.begin_run(RunRow("gone", ASSET, tuple(batch.partitions), 1, "here", shop.engine.boot_id, now))
+    shop.ledger.start_attempts("gone", keys[:2])
+    report = shop.engine.run(batch, run_id="next")
+    assert report.summary.processed == 6
+    with shop.ledger.reading() as connection:
+        rows = connection.execute(
+            select(units.c.key, attempts.c.is_alone).join(attempts).where(attempts.c.run_id == "next").order_by(units.c.key)
+        ).all()
+    assert [tuple(row) for row in rows] == [(key, key in keys[:2]) for key in keys]
 
 
 @pytest.fixture
