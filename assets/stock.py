@@ -12,6 +12,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from assets.planning import ASSET as TILES
 from assets.planning import WindowPlan
@@ -80,7 +81,10 @@ def take_stock(project: Project, windows: Iterable[str], *, run_id: str) -> dict
 
 
 def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, run_id: str) -> WindowStock:
-    """Write the window's manifest and plan if scenes, rejected inputs or settings changed since they were written."""
+    """Write the window's manifest and plan if scenes, rejected inputs or settings changed since they were written.
+
+    After a crash, or where two did this at once: the window counts as not planned, and the next run plans it again.
+    """
     mine = tuple(scene for scene in scenes if scene.window == window)
     manifest = manifest_fingerprint(mine)
     rejected = project.ledger.rejected_inputs()
@@ -92,13 +96,18 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
     marker = project.ledger.marker(PLAN_MARKER, window)
     change = None
     if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
+        # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
+        begun = f"begun by {uuid4()}"
+        project.ledger.set_marker(PLAN_MARKER, window, manifest_fingerprint="", config_fingerprint=begun)
         _write_manifest(project, window, mine, run_id=run_id)
         held: dict[str, list[str]] = {}
         change = project.ledger.write_plan(TILES, _noting_held(plan, held))
         for digest, keys in held.items():
             project.ledger.block_units(digest, keys)
         _forget_old_partitions(project, window)
-        project.ledger.set_marker(PLAN_MARKER, window, manifest_fingerprint=manifest, config_fingerprint=settings)
+        project.ledger.confirm_marker(
+            PLAN_MARKER, window, begun=begun, manifest_fingerprint=manifest, config_fingerprint=settings
+        )
     return WindowStock(window, mine, manifest, plan, change)
 
 

@@ -90,8 +90,9 @@ def window_news(project: Project, listing: SceneListing, *, exists: set[str], pl
         if scene.window is not None:
             by_window.setdefault(scene.window, []).append(scene)
     delay = timedelta(minutes=project.config.window.delay_minutes, seconds=_GRACE_INTERVALS * project.config.sensors.interval_s)
+    markers = project.ledger.markers(PLAN_MARKER)
     for window, scenes in by_window.items():
-        marker = project.ledger.marker(PLAN_MARKER, window)
+        marker = markers.get(window)
         fingerprint = manifest_fingerprint(tuple(scenes))
         settled = [scene for scene in scenes if scene.verdict not in _UNSETTLED]
         yield WindowNews(

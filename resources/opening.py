@@ -30,9 +30,8 @@ def open_leases(config: Config, ledger: Ledger) -> Leases:
     """Leases that live with their holder: file locks beside a SQLite ledger, advisory locks on a PostgreSQL one."""
 
     def describe(number: int) -> str:
-        for row in ledger.holders():
-            if row.partition_id == number:
-                return f"run {row.run_id} (process {row.pid} on {row.host})"
+        for row in ledger.holders(ids=[number]):
+            return f"run {row.run_id} (process {row.pid} on {row.host})"
         return "another run"
 
     if config.ledger_url.startswith("postgresql"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, select, update
 
 from resources.ledger.connection import Connected, chunks
 from resources.ledger.rows import Marker, RequestRow
@@ -92,6 +92,14 @@ class Requests(Connected):
             row = connection.execute(statement).first()
         return None if row is None else Marker(*row)
 
+    def markers(self, asset: str) -> dict[str, Marker]:
+        """The processed markers of all windows that have one."""
+        statement = select(markers.c.window, markers.c.manifest_fingerprint, markers.c.config_fingerprint, markers.c.at).where(
+            markers.c.asset == asset
+        )
+        with self.reading() as connection:
+            return {row.window: Marker(*row[1:]) for row in connection.execute(statement)}
+
     def set_marker(self, asset: str, window: str, *, manifest_fingerprint: str, config_fingerprint: str) -> None:
         """Mark a window as wholly settled under these fingerprints."""
         statement = self.insert(markers)
@@ -103,7 +111,16 @@ class Requests(Connected):
         with self.writing() as connection:
             connection.execute(statement, {"asset": asset, "window": window} | values)
 
-    def clear_marker(self, asset: str, window: str) -> None:
-        """Take a window's marker away: something in it is to be looked at again."""
+    def confirm_marker(self, asset: str, window: str, *, begun: str, manifest_fingerprint: str, config_fingerprint: str) -> bool:
+        """Mark a window, if the marker still is the one that was set with `begun` as its settings' fingerprint.
+
+        False, and no marker, when another has begun the same in between: what the two wrote may be mixed.
+        """
+        is_mine = and_(markers.c.asset == asset, markers.c.window == window)
+        values = {"manifest_fingerprint": manifest_fingerprint, "config_fingerprint": config_fingerprint, "at": self.clock()}
         with self.writing() as connection:
-            connection.execute(delete(markers).where(markers.c.asset == asset, markers.c.window == window))
+            statement = update(markers).where(is_mine, markers.c.config_fingerprint == begun).values(**values)
+            if connection.execute(statement).rowcount == 1:
+                return True
+            connection.execute(delete(markers).where(is_mine))
+            return False

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 import rasterio
 
 from assets.planning import explain_change
+from assets.stock import PLAN_MARKER, list_scenes, refresh_window
 from resources.errors import ErrorKind
+from resources.ledger import PlanChange
 from resources.reconciliation import reconcile
-from resources.units import UnitState
-from tests.support.tile_projects import TILES, TileProject, numbers
+from resources.units import PartitionPlan, UnitState
+from tests.support.tile_projects import TILES, WINDOW, TileProject, numbers
 
 
 @pytest.fixture
@@ -42,6 +45,27 @@ def test_late_scene_redoes_only_what_it_touches_and_its_withdrawal_nothing(main_
     assert {uri: after[uri] for uri in before} == before
     main_job.add_scene("late", columns=64, base=300)
     assert numbers(main_job.run()) == (0, 2 * TILES, 0, 0, 0)
+
+
+def test_two_runs_that_plan_at_once_do_not_hide_a_scene(main_job: TileProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run with an older listing that writes its plan over a newer one does not leave the window as planned by the newer."""
+    project = main_job.project
+    before = list_scenes(project, now=project.ledger.clock()).scenes
+    main_job.add_scene("late", columns=64, base=300)
+    after = list_scenes(project, now=project.ledger.clock()).scenes
+    written = project.ledger.write_plan
+
+    def crossed(asset: str, plans: Iterable[PartitionPlan]) -> PlanChange:
+        change = written(asset, plans)
+        if asset == "tiles":
+            monkeypatch.undo()
+            refresh_window(project, WINDOW, before, run_id="old")
+        return change
+
+    project.ledger.set_marker(PLAN_MARKER, WINDOW, manifest_fingerprint="", config_fingerprint="")
+    monkeypatch.setattr(project.ledger, "write_plan", crossed)
+    refresh_window(project, WINDOW, after, run_id="new")
+    assert numbers(main_job.run()) == (2 * 3, 2 * 9, 0, 0, 0)
 
 
 def test_replaced_scene_is_redone(main_job: TileProject) -> None:

@@ -152,7 +152,9 @@ def test_markers_are_set_and_cleared(ledger: Ledger) -> None:
     found = ledger.marker(ASSET, "w")
     assert found is not None
     assert (found.manifest_fingerprint, found.config_fingerprint, found.at) == ("m2", "c1", START)
-    ledger.clear_marker(ASSET, "w")
+    assert ledger.markers(ASSET) == {"w": found}
+    assert ledger.confirm_marker(ASSET, "w", begun="c1", manifest_fingerprint="m3", config_fingerprint="c2")
+    assert not ledger.confirm_marker(ASSET, "w", begun="c1", manifest_fingerprint="m4", config_fingerprint="c2")
     assert ledger.marker(ASSET, "w") is None
 
 
