@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.project import Project
 from assets.stock import MANIFEST, list_scenes, manifest_batch
-from assets.tile_view import describe_tiles, describe_window
+from assets.tile_view import describe_scenes, describe_tiles, describe_window, scenes_metadata
 from assets.tiles import TilesBatch
 from assets.window_outputs import catalogue_batch, report_batch, zones_batch
 from resources.io_managers import UnitsOutput
@@ -58,7 +58,7 @@ def tile_assets(
     def scene_manifest(context: dg.AssetExecutionContext) -> UnitsOutput:
         scenes = list_scenes(project, now=project.ledger.clock()).scenes
         batch = manifest_batch(project, context.partition_keys, scenes)
-        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, describe_window(project))
+        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, describe_scenes(project, scenes))
 
     @dg.asset(
         description="Cloud Optimized GeoTIFFs of every product, one partition per batch window and metatile.",
@@ -73,7 +73,8 @@ def tile_assets(
     def tiles(context: dg.AssetExecutionContext) -> UnitsOutput:
         batch = TilesBatch(project, context.partition_keys, run_id=context.run.run_id)
         for window in batch.refreshed:
-            context.log_event(dg.AssetMaterialization(MANIFEST, partition=window))
+            found = scenes_metadata(project, window, batch.stock[window].scenes)
+            context.log_event(dg.AssetMaterialization(MANIFEST, partition=window, metadata=found))
         return UnitsOutput(batch, project.engine(), context.add_asset_metadata, describe_tiles(project))
 
     upstream = dg.AssetIn("tiles", partition_mapping=to_window)

@@ -1,12 +1,15 @@
 """What Dagster shows of a partition: counts, pictures and links, as metadata worth opening."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from assets.grid import Tile
 from assets.project import Project
+from assets.scenes.model import Scene, SceneVerdict
+from assets.stock import MANIFEST
 from assets.thumbnails import data_uri, small_thumbnail
 from resources.engine import RunReport
 from resources.io_managers import counts_metadata, summary_metadata
@@ -19,6 +22,8 @@ _PREVIEWED_PRODUCTS = 4
 # Dagster's pages show Markdown of less than 1,000 characters where it stands, and longer only after a click
 _PREVIEW_BYTES = 690
 _REASON_CHARS = 300
+_NAME_CHARS = 80
+_SCENES_SHOWN = 10
 _QUOTE = "\u2019"
 
 
@@ -66,6 +71,37 @@ def describe_window(project: Project) -> Describe:
         return {**found, **summary_metadata(report.summary)}
 
     return describe
+
+
+def describe_scenes(project: Project, scenes: Sequence[Scene]) -> Describe:
+    """Metadata of a window's manifest: its file, how many scenes of each verdict, and the first of them."""
+
+    def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
+        window = row.partition
+        mine = [scene for scene in scenes if scene.window == window]
+        return {**scenes_metadata(project, window, mine), **counts_metadata(row), **summary_metadata(report.summary)}
+
+    return describe
+
+
+def scenes_metadata(project: Project, window: str, scenes: Sequence[Scene]) -> dict[str, Any]:
+    """What a window's manifest holds, also where a run of tiles wrote it."""
+    verdicts = Counter(scene.verdict.value for scene in scenes)
+    # those that are left out first: they are what someone looks for
+    shown = sorted(scenes, key=lambda scene: (scene.verdict is SceneVerdict.ACCEPTED, scene.scene_id))[:_SCENES_SHOWN]
+    return {
+        "scenes": len(scenes),
+        "verdicts": ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items())) or "none",
+        "first_scenes": dg.MetadataValue.md("\n".join(map(_scene_line, shown)) or "none"),
+        "file": dg.MetadataValue.path(str(project.store.path(f"{MANIFEST}/{window}.parquet"))),
+    }
+
+
+def _scene_line(scene: Scene) -> str:
+    name = scene.scene_id[:_NAME_CHARS].replace("`", _QUOTE)
+    when = f", {scene.acquired:%Y-%m-%d %H:%M}" if scene.acquired else ""
+    reason = " ".join(scene.reason.split())[:_REASON_CHARS].replace("`", _QUOTE)
+    return f"- `{name}`{when}, {scene.verdict.value}" + (f": `{reason}`" if reason else "")
 
 
 def _previews(project: Project, complete: list[UnitRow]) -> dict[str, Any]:

@@ -163,7 +163,9 @@ def see_the_graph(view: Viewer) -> None:
 
 
 def see_red_partitions(view: Viewer, site: Site) -> None:
-    """Two partitions of the first window are red, its others green, and all of the second window are missing."""
+    """The scenes of the first window are told; two of its partitions are red, its others green; the second window is missing."""
+    view.open("/assets/scene_manifest?view=overview", until="2 ACCEPTED")
+    view.picture("2-scene-manifest")
     view.open("/assets/tiles?view=overview", until="Cloud Optimized GeoTIFFs")
     view.shows("44")
     for text in ("scenes_to_tiles", "mapping", "gdal", "cog", "SETTLED, with quarantined units"):

@@ -12,8 +12,9 @@ import numpy as np
 from PIL import Image
 
 from assets.project import Project, open_project
+from assets.stock import list_scenes
 from assets.thumbnails import small_thumbnail
-from assets.tile_view import describe_tiles
+from assets.tile_view import describe_tiles, scenes_metadata
 from assets.tiles import TilesBatch
 from resources.engine import RunReport
 from tests.support.hills import FIRST, write_project
@@ -76,3 +77,17 @@ def test_a_small_thumbnail_fits_whatever_the_pixels(tmp_path: Path) -> None:
     assert 0 < len(picture) <= 690
     assert max(Image.open(io.BytesIO(picture)).size) < 128
     assert small_thumbnail(path, bytes_max=10) == b""
+
+
+def test_a_manifest_names_first_the_scenes_that_are_left_out(tmp_path: Path) -> None:
+    """A rejected scene comes before the accepted ones, with its reason; a window without scenes says so."""
+    project = open_project(write_project(tmp_path))
+    (tmp_path / "scenes" / "zebra_20240601.tif").write_bytes(b"no raster")
+    scenes = [scene for scene in list_scenes(project, now=project.ledger.clock()).scenes if scene.window == FIRST]
+    found = scenes_metadata(project, FIRST, scenes)
+    assert (found["scenes"], found["verdicts"]) == (3, "2 ACCEPTED, 1 REJECTED")
+    lines = found["first_scenes"].value.splitlines()
+    assert len(lines) == 3
+    assert "zebra" in lines[0]
+    assert "REJECTED: `" in lines[0]
+    assert scenes_metadata(project, FIRST, [])["verdicts"] == "none"
