@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import getpass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
 
 import typer
 
 from pipelines.cli.exits import EPILOG, ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, ProductOption, WindowOption, open_ledger
+from pipelines.cli.options import ConfigOption, JsonOption, ProductOption, WindowOption, open_ledger, open_project
 from pipelines.cli.printing import print_json, print_json_rows, print_table
+from resources.errors import EnvironmentUnfit
 
 if TYPE_CHECKING:
     from resources.ledger import DeadLetter, Ledger
@@ -102,6 +105,7 @@ def replay(
         typer.echo(f"{'would replay' if dry_run else 'replay'} {letter.id}: {_plain_name(letter)} ({letter.kind})")
     if not dry_run and letters:
         done = ledger.replay([letter.id for letter in letters], who=who or getpass.getuser())
+        _plan_again(config, {letter.window for letter in letters if letter.subject == "input" and letter.window is not None})
         typer.echo(
             f"{done} replayed. `tilewright run --failed` does the work now; otherwise the failed-partition sensor asks for it."
         )
@@ -122,6 +126,18 @@ def dismiss(
     letters = _chosen(ledger, ids)
     done = ledger.dismiss([letter.id for letter in letters], who=who or getpass.getuser(), why=why.strip())
     typer.echo(f"{done} dismissed.")
+
+
+def _plan_again(config: Path | None, windows: set[str]) -> None:
+    """Plan windows whose scenes may be used again: tiles that were made without them are due only when the plan says so."""
+    if not windows:
+        return
+    from assets.stock import take_stock
+
+    try:
+        take_stock(open_project(config), sorted(windows), run_id=f"replay-{uuid4()}")
+    except EnvironmentUnfit as error:
+        typer.echo(f"tilewright: {error.message}; `tilewright run --window` plans with these scenes again later", err=True)
 
 
 def _select(

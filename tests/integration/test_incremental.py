@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import rasterio
+from typer.testing import CliRunner
 
 from assets.planning import explain_change
 from assets.stock import PLAN_MARKER, list_scenes, refresh_window
+from pipelines.cli.application import app
 from resources.errors import ErrorKind
 from resources.ledger import PlanChange
 from resources.reconciliation import reconcile
@@ -145,6 +147,21 @@ def test_scene_with_broken_pixels_is_one_dead_letter_and_tiles_do_without(main_j
     assert reconcile(main_job.project.ledger, main_job.project.store, asset="tiles", partitions=names).agrees
     assert numbers(main_job.run()) == (0, 2 * TILES, 0, 0, 0)
     assert len(list(main_job.project.ledger.dead_letters())) == 1
+
+
+def test_replayed_scene_is_planned_again(main_job: TileProject) -> None:
+    """Replaying a scene's dead letter makes tiles that went without it due with it at once; a second failure is said again."""
+    _break_pixels(main_job.add_scene("a-broken", base=900))
+    main_job.run()
+    arguments = ["quarantine", "replay", "--all", "--config", str(main_job.folder / "tilewright.toml")]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False, env={"TILEWRIGHT_CONFIG": None})
+    assert done.exit_code == 0, done.output
+    assert {row.state for row in main_job.rows()} == {UnitState.PENDING, UnitState.COMPLETE}
+    assert not any(row.spec["inputs"]["lacks"] for row in main_job.rows())
+    assert main_job.project.ledger.due_partitions("tiles", now=main_job.project.ledger.clock())
+    main_job.run()
+    assert {row.state for row in main_job.rows()} == {UnitState.COMPLETE}
+    assert [letter.round for letter in main_job.project.ledger.dead_letters()] == [2]
 
 
 def test_repaired_scene_supersedes_its_dead_letter(main_job: TileProject) -> None:
