@@ -36,12 +36,13 @@ def execute(definitions: dg.Definitions, instance: dg.DagsterInstance, request: 
 
 def main(lines: Iterable[str]) -> None:
     """Execute the requested runs in turn and say after each, on standard output, how it ended."""
+    # all at once: whoever asks for hundreds of runs must not wait in the pipe until most of them are done
+    requests = [json.loads(line) for line in lines]
     from pipelines.definitions import build_defs
 
     definitions = build_defs()
     with dg.DagsterInstance.get() as instance:
-        for line in lines:
-            request = json.loads(line)
+        for request in requests:
             succeeded = execute(definitions, instance, request)
             sys.stdout.write(json.dumps({"run_id": request["run_id"], "succeeded": succeeded}) + "\n")
             sys.stdout.flush()

@@ -94,6 +94,18 @@ def _stretches(names: Sequence[str], order: dict[str, int]) -> Iterator[list[str
         yield stretch
 
 
+def failed_runs(log: Path) -> set[str]:
+    """Ids of the runs of which the child process said, in its log, that they failed."""
+    failed = set()
+    with log.open(encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith('{"run_id"'):
+                said = json.loads(line)
+                if not said["succeeded"]:
+                    failed.add(said["run_id"])
+    return failed
+
+
 def execute_runs(
     runs: Sequence[LaunchedRun],
     *,

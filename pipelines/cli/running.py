@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
     from assets.project import Project
     from pipelines.cli.launching import LaunchedRun
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What went wrong with runs as such, and the exit code that says so."""
+
+    words: str
+    code: ExitCode = ExitCode.CANNOT_RUN
+
 
 FIVE = ("processed", "skipped", "failed", "quarantined", "not_attempted")
 
@@ -38,8 +48,8 @@ def run(
     """Launch Dagster runs for whole windows or some tiles, wait with a progress bar, then catalogue, statistics and report.
 
     Only what is incomplete is computed: running it again costs next to nothing. It may be killed at any time and run again.
-    Exit code 0 when every planned unit of these windows is complete, 3 when some are incomplete or quarantined, 1 when it
-    cannot run.
+    Exit code 0 when every planned unit of these windows is complete, 3 when some are incomplete or quarantined or what is made
+    of them failed, 1 when it cannot run.
     """
     from pipelines.cli.home import enter_home
 
@@ -48,23 +58,20 @@ def run(
     windows = _windows(project, window)
     tiles = None if not tile else {_partition(project, name) for name in tile}
     runs = tile_runs(project, windows, tiles=tiles, failed=failed)
-    if not runs:
-        typer.echo(
-            "Nothing to run: no scenes, or nothing incomplete. `tilewright plan` says what is not used, and why."
-            if not as_json
-            else "{}"
-        )
-        raise typer.Exit(ExitCode.COMPLETE)
-    problem = run_and_watch(project, runs, is_quiet=as_json)
-    facts = [window_facts(project, name, runs) for name in sorted({item.window for item in runs})]
+    trouble = run_and_watch(project, runs, is_quiet=as_json) if runs else None
+    facts = [window_facts(project, name, runs) for name in sorted({item.window for item in runs} or windows)]
     if as_json:
-        print_json({"windows": facts, "problem": problem})
-    else:
+        print_json({"windows": facts, "problem": trouble.words if trouble else None})
+    elif runs:
         print_summary(facts)
-    if problem:
-        typer.echo(f"tilewright: {problem}", err=True)
-        raise typer.Exit(ExitCode.CANNOT_RUN)
-    is_complete = all(item["complete"] == item["planned"] for item in facts)
+    else:
+        typer.echo("Nothing to run: no scenes, or nothing incomplete. `tilewright plan` says what is not used, and why.")
+    if trouble:
+        typer.echo(f"tilewright: {trouble.words}", err=True)
+        raise typer.Exit(trouble.code)
+    # of all assets, not of the tiles alone: a report that is quarantined is not complete
+    whole = [project.ledger.counts(window=item["window"]) for item in facts]
+    is_complete = all(counts.processed == counts.planned for counts in whole)
     raise typer.Exit(ExitCode.COMPLETE if is_complete else ExitCode.INCOMPLETE)
 
 
@@ -81,12 +88,12 @@ def tile_runs(
 
 def run_and_watch(
     project: Project, runs: Sequence[LaunchedRun], *, is_quiet: bool = False, environment: dict[str, str] | None = None
-) -> str | None:
-    """Execute the runs, then what is made of their windows; returns what kept them from running, if anything did."""
+) -> Trouble | None:
+    """Execute the runs, then what is made of their windows; returns what kept them from it, if anything did."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from pipelines.cli.launching import TILES, downstream_run, execute_runs
+    from pipelines.cli.launching import TILES, downstream_run, execute_runs, failed_runs
 
     after = downstream_run(project, sorted({item.window for item in runs}))
     names = [name for item in runs for name in item.partitions]
@@ -112,13 +119,18 @@ def run_and_watch(
 
         code = execute_runs([*runs, *after], log=log, on_tick=tick, environment=environment)
     if code != 0:
-        return f"the process that ran them ended with code {code}; its words are in {log}"
+        return Trouble(f"the process that ran them ended with code {code}; its words are in {log}")
     for item in runs:
         found = project.ledger.run(item.run_id)
         if found is None:
-            return f"run {item.run_id[:8]} did not begin; see {log}"
+            return Trouble(f"run {item.run_id[:8]} did not begin; see {log}")
         if found.outcome == "stopped":
-            return f"run {item.run_id[:8]} stopped: {(found.summary or {}).get('reason') or 'see ' + str(log)}"
+            return Trouble(f"run {item.run_id[:8]} stopped: {(found.summary or {}).get('reason') or 'see ' + str(log)}")
+    failed = failed_runs(log)
+    unmade = [item.partitions for item in after if item.run_id in failed]
+    if unmade:
+        windows = f"{unmade[0][0]} to {unmade[-1][-1]}"
+        return Trouble(f"catalogue, statistics or report of windows {windows} failed; see {log}", ExitCode.INCOMPLETE)
     return None
 
 

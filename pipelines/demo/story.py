@@ -131,9 +131,9 @@ def _second_pass(project: Project, proof: Proof) -> None:
     first = [window_facts(project, name, ()) for name in windows]
     before = _contents(project.config.store_dir)
     runs = tile_runs(project, windows)
-    problem = run_and_watch(project, runs)
+    trouble = run_and_watch(project, runs)
     second = [window_facts(project, name, runs) for name in windows]
-    proof.claim(problem is None, "the second pass ran" + (f": {problem}" if problem else ""))
+    proof.claim(trouble is None, "the second pass ran" + (f": {trouble.words}" if trouble else ""))
     proof.claim(all(item["processed"] == 0 for item in second), "it computed nothing")
     after = _contents(project.config.store_dir)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))

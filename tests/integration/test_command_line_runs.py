@@ -52,6 +52,18 @@ def test_a_window_is_run_and_run_again(environment: dict[str, str], tmp_path: Pa
     assert "Nothing to run" in run(environment, "run", "--failed")[1]
 
 
+@pytest.mark.parametrize("action", ["transient", "reject"])
+def test_a_report_that_cannot_be_made_is_not_all_complete(environment: dict[str, str], tmp_path: Path, action: str) -> None:
+    """Tiles that are complete are not the whole of a window: when what is made of them fails, the exit code says so."""
+    faults = {"TILEWRIGHT_FAULTS": f"stage.open~window_report.html={action}*3", "TILEWRIGHT_FAULTS_DIR": str(tmp_path / "faults")}
+    code, output, errors = run(environment | faults, "run", "--window", WINDOW, "--json")
+    assert code == 3, errors
+    assert ("report" in (json.loads(output)["problem"] or "")) == (action == "transient")
+    (found,) = json.loads(output)["windows"]
+    assert found["complete"] == found["planned"] > 0
+    assert run(environment, "run", "--failed")[0] == 3
+
+
 @pytest.mark.parametrize("arguments", [["--window", "2031-01-01"], ["--window", "soon"], ["--tile", "9-1-1"], ["--tile", "x"]])
 def test_what_does_not_exist_is_wrong_usage(environment: dict[str, str], arguments: list[str]) -> None:
     """A window outside the calendar and a tile outside the grid are refused by name, before anything runs."""
