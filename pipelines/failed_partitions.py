@@ -216,7 +216,8 @@ def _judge(
     if is_planned_since or (row.unsettled, row.attempts_counted) != (last.unsettled, last.attempts):
         return _ELIGIBLE, 0
     fruitless = last.fruitless + 1
-    if fruitless >= bounds.fruitless_max:
+    # an unwell source charges nobody, however long it is so: its units must be found when it is well again
+    if fruitless >= bounds.fruitless_max and not row.put_off:
         return _STUCK, fruitless
     pause_s = min(bounds.pause_cap_s, bounds.pause_base_s * 2.0 ** min(fruitless - 1, 32))
     return (_RESTING if age_s < pause_s else _ELIGIBLE), fruitless

@@ -121,6 +121,7 @@ class Partitions(Connected):
                 func.sum(units.c.attempts),
                 partitions.c.planned_at,
                 func.max(units.c.attempt),
+                _count(and_(is_pending, units.c.retry_at.is_not(None))),
             )
             .select_from(units)
             .join(membership, membership.c.unit_id == units.c.id)

@@ -129,7 +129,8 @@ class DuePartition:
     """A partition with work left. `pending` and `failed_due` may be tried now; `_later` ones wait, the first until `next_due`.
 
     `attempt_sum` is the sum of the last attempt numbers of its unsettled units: it grows whenever something was tried.
-    `attempts_counted` leaves out what was not charged; `planned_at` is when its plan last changed.
+    `attempts_counted` leaves out what was not charged; `planned_at` is when its plan last changed. `put_off` are
+    PENDING ones that a run gave back because their source was unwell, their time come or not.
     """
 
     partition: str
@@ -145,6 +146,7 @@ class DuePartition:
     attempts_counted: int = 0
     planned_at: datetime | None = None
     attempt_max: int = 0
+    put_off: int = 0
 
     @property
     def unsettled(self) -> int:

@@ -196,6 +196,14 @@ class TestRequests:
         found = judged(work("w1|t0"), requests={"w1|t0": tired})
         assert (found.asks, found.stuck) == ((), ("w1|t0",))
 
+    def test_an_unwell_source_is_asked_for_ever_more_rarely_and_never_given_up(self) -> None:
+        """What a run gave back because its source was unwell is asked for at the longest pause, however often that was so."""
+        tired = request("w1|t0", fruitless=40, requested_at=NOW - timedelta(hours=5, minutes=59))
+        soon = judged(work("w1|t0", put_off=1), requests={"w1|t0": tired})
+        assert (soon.asks, soon.stuck) == ((), ())
+        found = judged(work("w1|t0", put_off=1), requests={"w1|t0": replace(tired, requested_at=NOW - timedelta(hours=6))})
+        assert (asked(found), found.stuck) == (["w1|t0"], ())
+
     def test_a_new_plan_frees_what_was_stuck(self) -> None:
         """Something newly planned is due however many runs got nowhere before."""
         tired = request("w1|t0", fruitless=2, requested_at=NOW - timedelta(hours=1))

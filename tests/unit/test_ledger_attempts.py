@@ -314,9 +314,9 @@ def test_deferred_units_are_not_due(ledger: Ledger, units: list[PlannedUnit]) ->
     later = START + timedelta(hours=1)
     assert ledger.defer([unit.key for unit in units[:3]], retry_at=later, reason="source unwell") == 3
     (due,) = ledger.due_partitions(ASSET, now=START)
-    assert (due.pending, due.pending_later, due.next_due) == (1, 3, later)
+    assert (due.pending, due.pending_later, due.next_due, due.put_off) == (1, 3, later, 3)
     (due,) = ledger.due_partitions(ASSET, now=later)
-    assert (due.pending, due.pending_later) == (4, 0)
+    assert (due.pending, due.pending_later, due.put_off) == (4, 0, 3)
 
 
 def test_failures_of_an_unwell_source_can_be_taken_back(ledger: Ledger, units: list[PlannedUnit]) -> None:
