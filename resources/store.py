@@ -141,6 +141,12 @@ class LocalStore:
 
     def check(self, *, expected: str | None, min_free_bytes: int = 0) -> None:
         """Raise `EnvironmentUnfit` unless this is the store the ledger remembers, writable, with room. Not the unit's fault."""
+        try:
+            self._check(expected, min_free_bytes)
+        except OSError as error:
+            raise _unusable(self.root, error) from error
+
+    def _check(self, expected: str | None, min_free_bytes: int) -> None:
         found = self.identity()
         if found is None or (expected is not None and found != expected):
             raise EnvironmentUnfit(
@@ -193,17 +199,28 @@ class Listings:
 def open_store(root: Path, *, remembered: str | None, remember: Callable[[str], None]) -> LocalStore:
     """The store at `root`, which must be the one remembered. A project's first run makes a new one and remembers it.
 
-    Raises `EnvironmentUnfit` (STORE_MISSING) when the ledger remembers a store and `root` does not hold it: an unmounted disk
-    is an empty folder. After a crash: an identity file that was not yet remembered is remembered by the next call.
+    Raises `EnvironmentUnfit`: STORE_MISSING when the ledger remembers a store and `root` does not hold it (an unmounted disk is
+    an empty folder), STORE_UNWRITABLE when it cannot be made or read.
+
+    After a crash: an identity file that was not yet remembered is remembered by the next call.
     """
     store = LocalStore(root)
     if remembered is None:
-        root.mkdir(parents=True, exist_ok=True)
-        identity = store.identity() or _write_identity(root)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            identity = store.identity() or _write_identity(root)
+        except OSError as error:
+            raise _unusable(root, error) from error
         remember(identity)
         remembered = identity
     store.check(expected=remembered)
     return store
+
+
+def _unusable(root: Path, error: OSError) -> EnvironmentUnfit:
+    return EnvironmentUnfit(
+        f"{root}: the store cannot be used ({error.strerror}); mend its permissions or mount", kind=ErrorKind.STORE_UNWRITABLE
+    )
 
 
 def _write_identity(root: Path) -> str:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from resources.errors import EnvironmentUnfit
+from resources.opening import open_project_store
 from resources.probe import probe
+from resources.store import open_store
 from tests.support.bytes_location import BytesProject, make_project
 
 
@@ -37,6 +40,24 @@ def test_another_store_in_its_place(project: BytesProject) -> None:
     (project.config.store_dir / ".tilewright-store").write_text("somebody else\n")
     (found,) = problems(project)
     assert "somebody else" in found
+
+
+def test_a_store_that_cannot_be_read(project: BytesProject) -> None:
+    """What the system says of an identity file that cannot be read is told as a fault of the store, by each who asks."""
+    identity = project.config.store_dir / ".tilewright-store"
+    identity.unlink()
+    identity.mkdir()
+    (found,) = problems(project)
+    assert "the store cannot be used (Is a directory)" in found
+    with pytest.raises(EnvironmentUnfit, match="cannot be used"):
+        open_project_store(project.config, project.ledger)
+
+
+def test_a_store_that_cannot_be_made(tmp_path: Path) -> None:
+    """On a project's first day too: a file where the store's folder should be is said in words."""
+    (tmp_path / "outputs").touch()
+    with pytest.raises(EnvironmentUnfit, match="cannot be used"):
+        open_store(tmp_path / "outputs" / "store", remembered=None, remember=lambda _: None)
 
 
 def test_a_missing_source(project: BytesProject) -> None:
