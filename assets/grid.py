@@ -28,6 +28,8 @@ Bounds = tuple[float, float, float, float]
 """`(left, bottom, right, top)` in a CRS that the name or the docstring says."""
 
 _EDGE_POINTS = 21
+_WORLD_SIZE_MAX = 140_000_000
+"""The Earth's girth in feet and some more: no projected CRS in use counts further from its origin."""
 _TILES_MAX = 50_000_000
 
 
@@ -100,10 +102,11 @@ class Grid:
             self.crs = str(config.crs)
             self._pixel = float(config.resolution or 0)
             self._origin = config.origin or ((-180.0, 90.0) if crs.is_geographic else (0.0, 10_000_000.0))
-            self._columns = self._rows = range(0, 2**31)
+            self._columns = self._rows = range(0, int(_WORLD_SIZE_MAX / (self._pixel * config.tile_px)) + 1)
         self._span = self._pixel * config.tile_px
-        # all names of one grid have one width, so that they sort as the numbers do
-        self._digits = max(7, len(str(max(self._columns.stop, self._rows.stop) - 1))) if config.tms is not None else 10
+        # all names of one grid have one width, so that they sort as the numbers do; short, so that the UI shows them whole
+        last = max(self._columns.stop, self._rows.stop) - 1
+        self._digits = max(3, len(str(last // config.metatile)))
 
     @classmethod
     def from_config(cls, config: Config) -> Grid:

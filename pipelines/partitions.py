@@ -1,6 +1,6 @@
 """Batch windows and tiles as Dagster partitions, and the way from a partition key to its window and tile and back.
 
-Dimension names sort alphabetically into the key, so the window comes first: `2026-01-05|z12m4.y0000096.x0000052`.
+Dimension names sort alphabetically into the key, so the window comes first: `2026-01-05|z12m4.y0096.x0052`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_names_sort_as_tiles_read(grid: Grid) -> None:
     names = list(grid.partitions)
     reading = sorted(grid.partitions, key=lambda name: (grid.partitions[name][0].y, grid.partitions[name][0].x))
     assert names == sorted(names) == reading
-    last = 2 ** (grid.z or 31) - 1
+    last = 2**grid.z - 1 if grid.z else int(140_000_000 / (grid.resolution * grid.config.tile_px))
     assert len({len(name) for name in [*names, grid.partition_of(Tile(grid.z, last, last))]}) == 1
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") for name in names)
 
