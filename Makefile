@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TESTS ?= tests
-PYTEST_ARGS ?=
+# two processes at once: half the tests wait for a server or a child most of the time
+PYTEST_ARGS ?= -n 2 --dist worksteal
 PROJECT := $(or $(TILEWRIGHT_CONFIG),var/demo/tilewright.toml)
 NEEDS_PROJECT = @[ -f "$(PROJECT)" ] || { echo "make: no $(PROJECT); run 'make demo' first, or name a project: TILEWRIGHT_CONFIG=..." >&2; exit 1; }
 
