@@ -95,7 +95,10 @@ def _verified(store: LocalStore, work: UnitOfWork, recorded: Mapping[str, str], 
             unverified.append(f"{uri}: {error}")
         return None
     if recorded.get(found.unit_key, found.digest) != found.digest:
-        unverified.append(f"{uri}: has digest {found.digest[:12]}..., the catalogue recorded {recorded[found.unit_key][:12]}...")
+        # left in its place it would be adopted by the next run, which knows no catalogue
+        aside = store.set_aside(uri)
+        was = recorded[found.unit_key]
+        unverified.append(f"{uri}: has digest {found.digest[:12]}..., the catalogue recorded {was[:12]}...; kept as {aside.name}")
         return None
     return found
 

@@ -21,6 +21,7 @@ TILES = "tiles"
 # names of jobs of `pipelines.definitions`, which is not imported here: it takes seconds
 TILES_JOB = "window_tiles"
 OUTPUTS_JOB = "window_outputs"
+OUTPUTS = ("tile_catalogue", "zone_statistics", "window_report")
 _POLL_S = 0.25
 
 
@@ -55,6 +56,13 @@ def unsettled_runs(project: Project, *, windows: Collection[str], tiles: Collect
     due = project.ledger.due_partitions(TILES, now=project.ledger.clock())
     wanted = [row.partition for row in due if row.window in windows and (tiles is None or row.tile in tiles)]
     return _in_ranges(project, wanted)
+
+
+def unsettled_windows(project: Project) -> set[str]:
+    """Windows of which a catalogue, statistics or report is planned and not settled."""
+    now = project.ledger.clock()
+    assets = OUTPUTS if project.config.zones is not None else [name for name in OUTPUTS if name != "zone_statistics"]
+    return {row.window for name in assets for row in project.ledger.due_partitions(name, now=now) if row.window is not None}
 
 
 def downstream_run(project: Project, windows: Sequence[str]) -> list[LaunchedRun]:

@@ -15,7 +15,10 @@ def verify(
     config: ConfigOption = None,
     window: WindowOption = None,
     deep: Annotated[bool, typer.Option("--deep", help="Read every output and compare its digest.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Return units with a missing or differing output to PENDING.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Return units with a missing or differing output to PENDING; set aside what is nobody's."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare planned units, units recorded complete and outputs that exist, and name every discrepancy.
@@ -23,7 +26,7 @@ def verify(
     Exit code 0 when they agree, 3 when they do not. Nothing is changed unless --repair is given; the next run then
     redoes the units.
     """
-    from resources.errors import ErrorKind
+    from resources.amends import make_amends
     from resources.opening import open_project_ledger, open_project_store
     from resources.reconciliation import Discrepancy, reconcile
 
@@ -37,16 +40,7 @@ def verify(
         result = reconcile(ledger, store, asset=asset, partitions=names, deep=deep)
         rows.append([asset, len(names), result.planned, result.complete, result.outputs, len(result.discrepancies)])
         found += result.discrepancies
-    returned = 0
-    if repair:
-        for kind in (ErrorKind.OUTPUT_MISSING, ErrorKind.OUTPUT_DIFFERS):
-            wrong = [item for item in found if item.kind is kind]
-            for item in wrong:
-                if kind is ErrorKind.OUTPUT_DIFFERS and store.size(item.output_uri) is not None:
-                    store.set_aside(item.output_uri)
-            returned += ledger.return_to_pending(
-                [item.unit_key for item in wrong], reason=f"verify found: {kind.value}", kind=kind
-            )
+    returned = make_amends(ledger, store, found).returned if repair else 0
     columns = ["asset", "partitions", "planned", "complete", "outputs", "discrepancies"]
     if as_json:
         assets = [dict(zip(columns, row, strict=True)) for row in rows]

@@ -13,7 +13,7 @@ from pipelines.cli.options import ConfigOption, JsonOption, open_project
 from pipelines.cli.printing import print_json, print_table, show
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from assets.project import Project
     from pipelines.cli.launching import LaunchedRun
@@ -52,17 +52,20 @@ def run(
     of them failed, 1 when it cannot run.
     """
     from pipelines.cli.home import enter_home
+    from pipelines.cli.launching import unsettled_windows
 
     project = open_project(config)
     enter_home(project.config)
     windows = _windows(project, window)
     tiles = None if not tile else {_partition(project, name) for name in tile}
     runs = tile_runs(project, windows, tiles=tiles, failed=failed)
-    trouble = run_and_watch(project, runs, is_quiet=as_json) if runs else None
-    facts = [window_facts(project, name, runs) for name in sorted({item.window for item in runs} or windows)]
+    # a catalogue or report may be all that is missing
+    also = unsettled_windows(project) & set(windows) if failed and tiles is None else set()
+    trouble = run_and_watch(project, runs, also=also, is_quiet=as_json) if runs or also else None
+    facts = [window_facts(project, name, runs) for name in sorted({*also, *(item.window for item in runs)} or windows)]
     if as_json:
         print_json({"windows": facts, "problem": trouble.words if trouble else None})
-    elif runs:
+    elif runs or also:
         print_summary(facts)
     else:
         typer.echo("Nothing to run: no scenes, or nothing incomplete. `tilewright plan` says what is not used, and why.")
@@ -87,17 +90,24 @@ def tile_runs(
 
 
 def run_and_watch(
-    project: Project, runs: Sequence[LaunchedRun], *, is_quiet: bool = False, environment: dict[str, str] | None = None
+    project: Project,
+    runs: Sequence[LaunchedRun],
+    *,
+    also: Collection[str] = (),
+    is_quiet: bool = False,
+    environment: dict[str, str] | None = None,
 ) -> Trouble | None:
-    """Execute the runs, then what is made of their windows; returns what kept them from it, if anything did."""
+    """Execute the runs, then what is made of their windows and of `also`; returns what kept them from it, if anything did."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from pipelines.cli.launching import TILES, downstream_run, execute_runs, failed_runs
 
-    after = downstream_run(project, sorted({item.window for item in runs}))
+    after = downstream_run(project, sorted({*also, *(item.window for item in runs)}))
     names = [name for item in runs for name in item.partitions]
-    log = project.config.state_dir / "logs" / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{runs[0].run_id[:8]}.log"
+    log = (
+        project.config.state_dir / "logs" / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{[*runs, *after][0].run_id[:8]}.log"
+    )
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -117,6 +117,7 @@ def test_a_lost_ledger_is_rebuilt_from_outputs(built: DemoProject) -> None:
     assert code == 3
     (said,) = json.loads(output)["unverified"]
     assert damaged.output_uri in said
+    assert not path.exists(), "the next run would adopt it"
     assert json.loads(run("unit", damaged.key, "--json")[1])["unit"]["state"] == "PENDING"
 
     path.write_bytes(whole)
