@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError as ConstraintError
 from resources.errors import ErrorKind, Verdict
 from resources.ledger.connection import Connected, chunks
 from resources.ledger.endings import END_ATTEMPT, ending
+from resources.ledger.leavers import GONE
 from resources.ledger.letters import UNIT, add_notes, close_letters, open_unit_letters
 from resources.ledger.rows import LetterStatus, dump
 from resources.ledger.schema import attempts, units
@@ -40,6 +41,19 @@ _COMPLETE_UNIT = (
         blocked_by=null(),
     )
 )
+_KEEP_OUTPUT = (
+    update(units)
+    .where(units.c.id == bindparam("b_id"), units.c.state_before == UnitState.RUNNING)
+    .values(
+        state_before=UnitState.COMPLETE,
+        output_uri=bindparam("b_uri"),
+        output_digest=bindparam("b_digest"),
+        output_size=bindparam("b_size"),
+        metrics=bindparam("b_metrics"),
+        completed_at=bindparam("b_now"),
+        suspect=false(),
+    )
+)
 _MOVE_OUTPUT = update(units).where(units.c.id == bindparam("b_id")).values(output_uri=bindparam("b_uri"))
 _END_SUCCESS = (
     update(attempts)
@@ -60,7 +74,8 @@ class Completions(Connected):
         """RUNNING with that attempt of that run -> COMPLETE; the keys won. To be called after the output was promoted.
 
         A unit whose output URI another COMPLETE unit has does not win: it is quarantined as DUPLICATE_KEY with a dead letter that
-        names the other, and the rest of the group is recorded. After a crash: all of the group is recorded, or none.
+        names the other; the rest of the group is recorded. One that left the plan meanwhile does not win, but its output is on
+        record as its own. After a crash: all of the group is recorded, or none.
         """
         return self._record_outputs(completions, run_id=run_id)
 
@@ -96,6 +111,8 @@ class Completions(Connected):
         rows = connection.execute(statement.order_by(units.c.id).with_for_update()).all()
         if run_id is not None:
             rows = [row for row in rows if row.attempt == by_key[row.key].attempt]
+            if len(rows) < len(by_key):
+                self._record_leavers(connection, by_key, run_id=run_id, now=now)
         if not rows:
             return set()
         taken = self._taken_uris(connection, {by_key[row.key].output_uri for row in rows})
@@ -119,6 +136,38 @@ class Completions(Connected):
             )
         self._quarantine_duplicates(connection, losers, by_key, now=now)
         return {row.key for row in winners}
+
+    def _record_leavers(self, connection: Connection, by_key: dict[str, Completion], *, run_id: str, now: datetime) -> None:
+        """Outputs of units that left the plan while this very attempt ran: theirs if they return, and nobody's else."""
+        rows = connection.execute(
+            select(units.c.id, units.c.key, units.c.attempt)
+            .where(
+                units.c.key.in_(list(by_key)),
+                units.c.state.in_(GONE),
+                units.c.state_before == UnitState.RUNNING,
+                units.c.run_id == run_id,
+            )
+            .order_by(units.c.id)
+            .with_for_update()
+        ).all()
+        mine = [row for row in rows if row.attempt == by_key[row.key].attempt]
+        taken = self._taken_uris(connection, {by_key[row.key].output_uri for row in mine}) if mine else {}
+        values = []
+        for row in mine:
+            done = by_key[row.key]
+            if taken.setdefault(done.output_uri, row.key) == row.key:
+                values.append(
+                    {
+                        "b_id": row.id,
+                        "b_uri": done.output_uri,
+                        "b_digest": done.digest,
+                        "b_size": done.size_bytes,
+                        "b_metrics": dump(dict(done.metrics)),
+                        "b_now": now,
+                    }
+                )
+        if values:
+            connection.execute(_KEEP_OUTPUT, values)
 
     @staticmethod
     def _record_winners(connection: Connection, rows: Sequence[Any], by_key: dict[str, Completion], *, now: datetime) -> None:

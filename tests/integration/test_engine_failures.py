@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,11 +19,12 @@ from resources.config import load_config
 from resources.engine import Engine
 from resources.errors import ErrorKind
 from resources.executor import LocalExecutor
-from resources.ledger import Ledger, RunRow, open_ledger
+from resources.ledger import Ledger, RunRow, UnitRow, open_ledger
 from resources.ledger.schema import attempts, units
 from resources.opening import open_engine, open_leases, open_project_store, utc_now
+from resources.reconciliation import reconcile
 from resources.store import LocalStore
-from resources.units import AttemptOutcome, RunOutcome, UnitState
+from resources.units import AttemptOutcome, RunOutcome, UnitOfWork, UnitState
 from tests.support.batches import ASSET, BytesBatch
 from tests.support.child import write_config
 from tests.support.invariants import assert_converged, assert_invariants
@@ -263,6 +264,30 @@ def test_interrupted_run_voids_what_was_running(shop: Shop) -> None:
     run = shop.ledger.run("one")
     assert run is not None
     assert run.outcome is RunOutcome.STOPPED
+
+
+def test_output_of_a_unit_that_left_the_plan_meanwhile_is_kept(shop: Shop) -> None:
+    """A plan that changes under a run is no discrepancy: what was made for the old one is found complete when that returns."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=12, pause_s=0.2)
+
+    class Changing(BytesBatch):
+        def work(self, rows: Sequence[UnitRow]) -> Iterator[UnitOfWork]:
+            for number, work in enumerate(super().work(rows)):
+                if number == 8:
+                    BytesBatch(shop.ledger, partitions=1, units_each=12, version="2")
+                yield work
+
+    changing = Changing(shop.ledger, partitions=1, units_each=12, pause_s=0.2)
+    assert shop.engine.run(changing, run_id="one").summary.not_attempted == 12
+    found = reconcile(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions)
+    assert found.discrepancies == ()
+    made = set(shop.store.walk(ASSET))
+    assert made
+    shop.ledger.write_plan(ASSET, batch.plans)
+    complete = {row.output_uri for row in shop.ledger.planned(ASSET, batch.partitions) if row.state is UnitState.COMPLETE}
+    assert complete == made
+    shop.engine.run(batch, run_id="two")
+    assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
 
 
 @pytest.mark.parametrize("method", ["sync_folders", "staging_path"])

@@ -260,6 +260,24 @@ class LedgerMachine(RuleBasedStateMachine):
             if lag == 0 and self.model[place].state is UnitState.RUNNING and self.model[place].run == run
         ]
 
+    def leavers(self, run: str, places: set[tuple[int, str]], lag: int) -> list[tuple[int, str]]:
+        """Those of `places` that left the plan while their last attempt was running in that run."""
+        gone = [place for place in sorted(places & self.model.keys()) if self.model[place].state in GONE]
+        return [
+            place for place in gone if lag == 0 and self.model[place].before is UnitState.RUNNING and self.model[place].run == run
+        ]
+
+    def keep(self, place: tuple[int, str]) -> None:
+        """An output of a unit that left the plan is its own, unless another unit has one of that name."""
+        same = [
+            unit for other, unit in self.model.items() if other != place and UNITS[other].output_uri == UNITS[place].output_uri
+        ]
+        if not any(unit.state is UnitState.COMPLETE for unit in same):
+            self.model[place].before, self.model[place].suspect = UnitState.COMPLETE, False
+        for unit in same:
+            if unit.state in GONE and unit.before is UnitState.COMPLETE:
+                unit.before = UnitState.PENDING
+
     def attempt_of(self, place: tuple[int, str], lag: int) -> int:
         return (self.model[place].attempt if place in self.model else 0) - lag
 
@@ -272,9 +290,12 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         winners = self.winners(run, places, lag)
         assert won == {UNITS[place].key for place in winners}
+        leavers = self.leavers(run, places, lag)
         for place in winners:
             self.model[place].outcomes[-1] = AttemptOutcome.SUCCEEDED
             self.record(place)
+        for place in leavers:
+            self.keep(place)
 
     def record(self, place: tuple[int, str]) -> None:
         unit = self.model[place]
@@ -442,7 +463,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def outputs_are_unique(self) -> None:
         """No output URI belongs to two COMPLETE units."""
-        uris = [row.output_uri for row in self.ledger.completed()]
+        uris = [row.output_uri for row in self.ledger.units(state=UnitState.COMPLETE)]
         assert len(uris) == len(set(uris))
 
 

@@ -112,15 +112,29 @@ def test_dismissed_comes_back_dismissed(ledger: Ledger) -> None:
 
 
 def test_a_running_unit_that_leaves_loses_its_writer(ledger: Ledger) -> None:
-    """The late writer of a unit that left the plan records nothing, also when the unit is back; its attempt is VOID."""
+    """The late writer of a unit that left the plan and is back records nothing; its attempt is VOID."""
+    a = planned_unit(1)
+    ledger.write_plan(ASSET, [partition_plan(A, [a])])
+    attempt = start_one(ledger, "r1", a)
+    ledger.write_plan(ASSET, [partition_plan(A, [])])
+    assert ledger.complete("r1", [completion(a, attempt + 1)]) == set()
+    assert ledger.complete("r2", [completion(a, attempt)]) == set()
+    ledger.write_plan(ASSET, [partition_plan(A, [a])])
+    assert ledger.complete("r1", [completion(a, attempt)]) == set()
+    assert states(ledger, A) == [UnitState.PENDING]
+    assert [entry.outcome for entry in ledger.history(a.key) if entry.what == "attempt"] == [AttemptOutcome.VOID]
+
+
+def test_a_running_unit_that_leaves_keeps_the_output_of_its_attempt(ledger: Ledger) -> None:
+    """An output promoted after its unit left the plan is on record as the unit's; nothing was won, the attempt stays VOID."""
     a = planned_unit(1)
     ledger.write_plan(ASSET, [partition_plan(A, [a])])
     attempt = start_one(ledger, "r1", a)
     ledger.write_plan(ASSET, [partition_plan(A, [])])
     assert ledger.complete("r1", [completion(a, attempt)]) == set()
+    assert ledger.recorded_outputs([a.output_uri]) == {a.output_uri}
     ledger.write_plan(ASSET, [partition_plan(A, [a])])
-    assert ledger.complete("r1", [completion(a, attempt)]) == set()
-    assert states(ledger, A) == [UnitState.PENDING]
+    assert states(ledger, A) == [UnitState.COMPLETE]
     assert [entry.outcome for entry in ledger.history(a.key) if entry.what == "attempt"] == [AttemptOutcome.VOID]
 
 
