@@ -23,7 +23,6 @@ from resources.ledger.rows import (
     PlanChange,
     RejectedInput,
     RequestRow,
-    RestoredUnit,
     RunRow,
     UnitRow,
 )
@@ -44,7 +43,6 @@ __all__ = [
     "PlanChange",
     "RejectedInput",
     "RequestRow",
-    "RestoredUnit",
     "RunRow",
     "UnitRow",
     "open_ledger",

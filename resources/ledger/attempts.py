@@ -20,8 +20,6 @@ from resources.ledger.schema import attempts, dead_letters, rejected_inputs, run
 from resources.units import RUNNABLE_STATES, AttemptFailure, AttemptOutcome, UnitState
 
 _RUNNABLE = sorted(RUNNABLE_STATES)
-_ADOPTABLE = [*_RUNNABLE, UnitState.QUARANTINED]
-_RACES_MAX = 5
 
 
 class Attempts(Connected):

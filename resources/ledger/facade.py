@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from resources.ledger.alerts import Alerts
 from resources.ledger.attempts import Attempts
+from resources.ledger.completions import Completions
 from resources.ledger.dead_letters import DeadLetters
 from resources.ledger.files import Files
 from resources.ledger.housekeeping import Housekeeping
 from resources.ledger.partitions import Partitions
-from resources.ledger.rebuilding import Rebuilding
+from resources.ledger.plan import Plan
 from resources.ledger.requests import Requests
 from resources.ledger.runs import Runs
 from resources.ledger.takeover import TakeOver
 
 
-class Ledger(Rebuilding, Housekeeping, Attempts, TakeOver, Partitions, DeadLetters, Requests, Files, Alerts, Runs):
+class Ledger(Plan, Completions, Housekeeping, Attempts, TakeOver, Partitions, DeadLetters, Requests, Files, Alerts, Runs):
     """Everything that can be asked of the ledger or written to it; each part is in a module of its own.
 
     Every method is one transaction, or several that each leave the ledger right. Any of them may raise `TransientError`

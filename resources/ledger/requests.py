@@ -12,7 +12,6 @@ from resources.ledger.rows import Marker, RequestRow
 from resources.ledger.schema import facts, markers, partitions, requests
 
 _LAST_NUMBER = "last_request_number"
-REQUESTED = "REQUESTED"
 
 
 class Requests(Connected):
@@ -26,11 +25,6 @@ class Requests(Connected):
             number = int(last) + 1
             connection.execute(update(facts).where(facts.c.name == _LAST_NUMBER).values(value=str(number)))
         return number
-
-    def record_requests(self, asset: str, names: Iterable[str], *, run_key: str, number: int) -> None:
-        """Record that one run was asked for to work on these partitions; each keeps its latest request only."""
-        now = self.clock()
-        self.write_requests(asset, [RequestRow(name, number, run_key, now, None, REQUESTED) for name in dict.fromkeys(names)])
 
     def write_requests(self, asset: str, rows: Iterable[RequestRow]) -> None:
         """Write the latest request of each partition, as given. After a crash: all of them, or none."""
@@ -56,12 +50,6 @@ class Requests(Connected):
                         for number, name in ids
                     ],
                 )
-
-    def note_request(self, run_key: str, *, state: str, run_id: str | None = None) -> int:
-        """Say what became of a request: its run, and a word for its state; the number of partitions it concerns."""
-        changes: dict[str, Any] = {"state": state} if run_id is None else {"state": state, "run_id": run_id}
-        with self.writing() as connection:
-            return connection.execute(update(requests).where(requests.c.run_key == run_key).values(**changes)).rowcount
 
     def requests(self, asset: str) -> dict[str, RequestRow]:
         """The latest request of each partition that ever had one."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from resources.errors import ErrorKind, Verdict
-from resources.units import SETTLED_STATES, AttemptOutcome, Completion, PlannedUnit, RunOutcome, UnitState
+from resources.units import SETTLED_STATES, AttemptOutcome, RunOutcome, UnitState
 
 
 def dump(value: Any) -> str:
@@ -303,17 +303,6 @@ class HolderRow:
     pid: int
     host: str
     since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredUnit:
-    """A unit found complete by its output alone: what it is, where it belongs, and the facts of the output."""
-
-    asset: str
-    partition: str
-    unit: PlannedUnit
-    completion: Completion
-    partition_tile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from resources.errors import IntegrityError
-from resources.ledger import FilePin, Ledger, RestoredUnit
+from resources.ledger import FilePin, Ledger, RequestRow
 from resources.units import RunOutcome, RunSummary, UnitState
 from tests.support.ledgers import (
     ASSET,
     BOOT,
     START,
     MovableClock,
-    completion,
     failure,
     finish,
     partition_plan,
@@ -134,10 +133,9 @@ def test_due_partitions_say_what_and_when(ledger: Ledger) -> None:
 def test_requests_are_numbered_and_the_latest_kept(ledger: Ledger, clock: MovableClock) -> None:
     """Request numbers are never given twice, also over two openings; each partition keeps its latest request."""
     assert [ledger.next_request_number() for _ in range(3)] == [1, 2, 3]
-    ledger.record_requests(ASSET, [A, B], run_key="k1", number=1)
+    ledger.write_requests(ASSET, [RequestRow(name, 1, "k1", clock.now, None, "REQUESTED") for name in (A, B)])
     now = clock.advance(minutes=1)
-    ledger.record_requests(ASSET, [B], run_key="k2", number=2)
-    assert ledger.note_request("k2", state="STARTED", run_id="r2") == 1
+    ledger.write_requests(ASSET, [RequestRow(B, 2, "k2", now, "r2", "STARTED")])
     found = ledger.requests(ASSET)
     assert (found[A].run_key, found[A].number, found[A].state, found[A].run_id) == ("k1", 1, "REQUESTED", None)
     assert (found[B].run_key, found[B].requested_at, found[B].state, found[B].run_id) == ("k2", now, "STARTED", "r2")
@@ -179,21 +177,6 @@ def test_one_alert_for_a_fact(ledger: Ledger, clock: MovableClock) -> None:
     assert ledger.due_alerts(now=clock.advance(days=9), repeat_every=day) == []
     assert ledger.enqueue_alert("stands", title="t", body="b", severity="error", is_standing=True)
     assert len(ledger.due_alerts(now=clock.now, repeat_every=day)) == 1
-
-
-def test_completed_rows_can_be_made_again(ledger: Ledger, clock: MovableClock) -> None:
-    """From what outputs say about themselves, equal COMPLETE rows are made; done again, nothing changes; the next plan agrees."""
-    units = [planned_unit(n) for n in range(3)]
-    restored = [RestoredUnit(ASSET, A, unit, completion(unit, 0), partition_tile=A) for unit in units]
-    assert ledger.restore_completed(restored) == 3
-    clock.advance(days=1)
-    assert ledger.restore_completed(restored) == 0
-    rows = list(ledger.completed(ASSET))
-    assert [(row.key, row.state, row.partition, row.output_digest) for row in rows] == [
-        (unit.key, UnitState.COMPLETE, A, completion(unit, 0).digest) for unit in units
-    ]
-    assert ledger.write_plan(ASSET, [partition_plan(A, units)]).unchanged == 3
-    assert list(ledger.completed()) == rows
 
 
 def test_recorded_outputs_include_what_is_over(ledger: Ledger) -> None:
