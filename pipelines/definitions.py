@@ -52,9 +52,10 @@ class MainJob:
 def watched_assets(project: Project, partitions: ProjectPartitions) -> MainJob:
     """What sensors and checks of the main job look at."""
     names = [CATALOGUE, REPORT] if project.config.zones is None else [CATALOGUE, ZONES, REPORT]
+    tiles = Watched(TILES, partitions.window_tiles, (TILES_JOB,))
     return MainJob(
-        tiles=Watched(TILES, partitions.window_tiles, (TILES_JOB,)),
-        manifest=Watched(MANIFEST, partitions.windows, (MANIFEST_JOB,)),
+        tiles=tiles,
+        manifest=Watched(MANIFEST, partitions.windows, (MANIFEST_JOB,), written_with=tiles),
         outputs=tuple(Watched(name, partitions.windows, (OUTPUTS_JOB,)) for name in names),
     )
 

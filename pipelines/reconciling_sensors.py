@@ -219,9 +219,10 @@ def run_end_tick(
         for record in ended:
             run = record.dagster_run
             for item in watched:
-                if not item.partitions_of(run) or _has_evaluated(instance, run, item):
+                names = scope(project, item, run) if item.partitions_of(run) else item.written_by(run, project.ledger)
+                if not names or _has_evaluated(instance, run, item):
                     continue
-                found = units_match_outputs(project, item, scope(project, item, run), run_id=run.run_id)
+                found = units_match_outputs(project, item, names, run_id=run.run_id)
                 evaluations.append(found.as_evaluation())
                 said.append(f"{item.asset} of run {run.run_id[:8]} ({run.status.value}): {found.description}")
     except TilewrightError as error:

@@ -58,11 +58,15 @@ class ProjectLike(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """One asset and its partitions. `jobs`: the jobs that materialize it; the first is the one that requests name."""
+    """One asset and its partitions. `jobs`: the jobs that materialize it; the first is the one that requests name.
+
+    `written_with`: another asset whose runs bring this one up to date on the way.
+    """
 
     asset: str
     partitions_def: dg.PartitionsDefinition[str]
     jobs: tuple[str, ...]
+    written_with: Watched | None = None
     _orders: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -103,6 +107,13 @@ class Watched:
         if RANGE_START_TAG in tags and RANGE_END_TAG in tags:
             return self.between(tags[RANGE_START_TAG], tags[RANGE_END_TAG])
         return self.between(tags[PARTITION_TAG], tags[PARTITION_TAG]) if PARTITION_TAG in tags else []
+
+    def written_by(self, run: dg.DagsterRun, ledger: Ledger) -> list[str]:
+        """Windows of this asset that a run of the other asset wrote on the way."""
+        if self.written_with is None:
+            return []
+        windows = dict.fromkeys(name.partition("|")[0] for name in self.written_with.partitions_of(run))
+        return [window for window in windows if ledger.run(f"{run.run_id}/{self.asset}/{window}") is not None]
 
     def _dimensions(self) -> tuple[list[str], list[str] | None]:
         if isinstance(self.partitions_def, dg.MultiPartitionsDefinition):

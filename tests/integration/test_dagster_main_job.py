@@ -14,7 +14,7 @@ from pipelines.arrivals_sensor import arrivals_tick
 from pipelines.definitions import OUTPUTS_JOB, SCHEDULE, TILES_JOB, MainJob, build_defs, watched_assets
 from pipelines.findings import UNITS_CHECK
 from pipelines.partitions import project_partitions
-from pipelines.reconciling_sensors import tick
+from pipelines.reconciling_sensors import run_end_tick, tick
 from resources.units import UnitState
 from tests.support.tile_projects import WINDOW, TileProject
 
@@ -160,3 +160,18 @@ def test_every_asset_has_its_check_and_every_job_runs_in_process(stand: Stand) -
         "run_end",
         *(f"failed_partitions_of_{name}" for name in assets),
     }
+
+
+def test_a_manifest_that_a_run_of_tiles_wrote_is_checked_too(stand: Stand) -> None:
+    """The run-end sensor evaluates the manifest's check for the window whose manifest a run of tiles wrote on the way."""
+    stand.arrive()
+    stand.tiles.add_scene("first")
+    (result,) = stand.execute(*stand.arrive())
+    assert result.success
+    main = stand.main
+    found = run_end_tick(stand.instance, stand.tiles.project, [main.tiles, main.manifest], cursor=None)
+    evaluated = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+    assert [(event.asset_key.to_user_string(), event.check_name, event.passed) for event in evaluated] == [
+        ("scene_manifest", UNITS_CHECK, True)
+    ]
+    assert evaluated[0].metadata["complete"].value == 1
