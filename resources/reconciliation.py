@@ -83,8 +83,8 @@ def _compare(ledger: Ledger, store: LocalStore, rows: Sequence[UnitRow], *, deep
             found.append(_say(ErrorKind.OUTPUT_MISSING, row, "is recorded complete and does not exist"))
         elif size != row.output_size:
             found.append(_say(ErrorKind.OUTPUT_DIFFERS, row, f"has {size} bytes; recorded were {row.output_size}"))
-        elif deep and digest_file(store.path(row.output_uri)) != row.output_digest:
-            found.append(_say(ErrorKind.OUTPUT_DIFFERS, row, f"has another digest than the recorded {row.output_digest}"))
+        elif deep and (fault := _fault_of_content(store, row)) is not None:
+            found.append(fault)
     places = {_place(row.output_uri): row.key for row in rows}
     strays = [uri for listing in listings.values() for uri in listing if uri not in expected and _place(uri) in places]
     recorded = ledger.recorded_outputs(strays)
@@ -95,6 +95,18 @@ def _compare(ledger: Ledger, store: LocalStore, rows: Sequence[UnitRow], *, deep
         for uri in sorted(set(strays) - recorded)
     ]
     return found
+
+
+def _fault_of_content(store: LocalStore, row: UnitRow) -> Discrepancy | None:
+    try:
+        digest = digest_file(store.path(row.output_uri))
+    except FileNotFoundError:
+        return _say(ErrorKind.OUTPUT_MISSING, row, "is recorded complete and vanished while it was looked at")
+    except OSError as error:
+        return _say(ErrorKind.OUTPUT_DIFFERS, row, f"cannot be read ({error.strerror})")
+    if digest == row.output_digest:
+        return None
+    return _say(ErrorKind.OUTPUT_DIFFERS, row, f"has another digest than the recorded {row.output_digest}")
 
 
 def _confirm(ledger: Ledger, suspects: Iterable[Discrepancy]) -> list[Discrepancy]:

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from resources import reconciliation
 from resources.config import load_config
 from resources.engine import Engine
 from resources.errors import ErrorKind
 from resources.executor import LocalExecutor
+from resources.keys import digest_file
 from resources.ledger import Ledger, RunRow, UnitRow, open_ledger
 from resources.ledger.schema import attempts, units
 from resources.opening import open_engine, open_leases, open_project_store, utc_now
@@ -218,6 +220,25 @@ def test_tampered_output_is_kept_aside_and_done_again(shop: Shop) -> None:
     aside = [path.read_bytes() for path in victim.parent.glob(".aside-*")]
     assert aside == [b"something else"]
     assert_invariants_again(shop, batch)
+
+
+def test_deep_look_names_an_output_that_cannot_be_read(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that no longer gives an output's bytes is a discrepancy by name, and no end of the look at all others."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=3)
+    shop.engine.run(batch, run_id="one")
+    victim, gone, _ = shop.store.walk(ASSET)
+
+    def read(path: Path) -> str:
+        if path == shop.store.path(victim):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if path == shop.store.path(gone):
+            path.unlink()
+        return digest_file(path)
+
+    monkeypatch.setattr(reconciliation, "digest_file", read)
+    found = reconcile(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, deep=True)
+    kinds = {item.output_uri: item.kind for item in found.discrepancies}
+    assert kinds == {victim: ErrorKind.OUTPUT_DIFFERS, gone: ErrorKind.OUTPUT_MISSING}
 
 
 def test_output_without_record_is_adopted(shop: Shop) -> None:
