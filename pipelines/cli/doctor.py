@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -186,12 +185,7 @@ def _dagster(config: Config) -> str:
 
     with dg.DagsterInstance.get() as instance:
         instance.get_runs_count()
-    definitions = _definitions()
-    return f"instance at {home} opens; {definitions}"
+    from pipelines.definitions import build_defs
 
-
-def _definitions() -> str:
-    import importlib
-
-    module = importlib.import_module("pipelines.definitions")
-    return f"definitions load from {Path(str(module.__file__)).parent}"
+    dg.Definitions.validate_loadable(build_defs())
+    return f"instance at {home} opens; the project's definitions load"

@@ -32,6 +32,11 @@ def verify(
 
     settings = load(config)
     ledger = open_project_ledger(settings)
+    if window is not None and not any(row for asset in ASSETS for row in ledger.partition_rows(asset, window)):
+        typer.echo(
+            f"tilewright: --window: nothing is planned for {show(window)}; `tilewright status` shows the windows", err=True
+        )
+        raise typer.Exit(ExitCode.USAGE)
     store = open_project_store(settings, ledger)
     rows: list[list[Any]] = []
     found: list[Discrepancy] = []

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from assets.project import Project
     from resources.config import Config
     from resources.ledger import Ledger
+    from resources.windows import WindowCalendar
 
 CONFIG_VARIABLE = "TILEWRIGHT_CONFIG"
 
@@ -22,6 +23,18 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the facts as JSON on standard output.")]
 WindowOption = Annotated[str | None, typer.Option("--window", "-w", help="Only this batch window, e.g. 2024-06-01.")]
 ProductOption = Annotated[str | None, typer.Option("--product", "-p", help="Only this product.")]
+
+
+def require_window(calendar: WindowCalendar, window: str) -> None:
+    """End with wrong usage unless the calendar has that window: a slip of the pen must not look like "nothing to do"."""
+    from pipelines.cli.exits import ExitCode
+    from pipelines.cli.printing import show
+
+    try:
+        calendar.window(window)
+    except ValueError as error:
+        typer.echo(f"tilewright: --window: {show(error)}", err=True)
+        raise typer.Exit(ExitCode.USAGE) from None
 
 
 def use_config(config: Path | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.exits import ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_project
+from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_project, require_window
 from pipelines.cli.printing import print_json, print_table, show, show_bytes
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def plan(
     from resources.store import LocalStore
 
     project = open_project(config)
+    if window is not None:
+        require_window(project.calendar, window)
     folder = project.config.store_dir
     while not folder.exists():
         folder = folder.parent

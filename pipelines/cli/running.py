@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipelines.cli.exits import ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, open_project
+from pipelines.cli.options import ConfigOption, JsonOption, open_project, require_window
 from pipelines.cli.printing import print_json, print_table, show
 
 if TYPE_CHECKING:
@@ -166,11 +166,7 @@ def _windows(project: Project, given: Sequence[str] | None) -> list[str]:
 
     if given:
         for name in given:
-            try:
-                project.calendar.window(name)
-            except ValueError as error:
-                typer.echo(f"tilewright: --window: {show(error)}", err=True)
-                raise typer.Exit(ExitCode.USAGE) from None
+            require_window(project.calendar, name)
         return list(dict.fromkeys(given))
     now = project.ledger.clock()
     with_scenes = {scene.window for scene in list_scenes(project, now=now).scenes}

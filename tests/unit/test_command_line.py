@@ -186,6 +186,15 @@ def test_verify_names_a_missing_output_and_repair_returns_it(ledger: Ledger, con
     assert run("verify")[0] == 0
 
 
+@pytest.mark.parametrize("command", ["verify", "plan"])
+def test_a_window_that_is_none_is_wrong_usage(ledger: Ledger, config: Path, command: str) -> None:
+    """A slip in a window's name must not read as "all is well"."""
+    open_project_store(load_config(config), ledger)
+    code, output = run(command, "--window", "2031-01-01")
+    assert code == 2
+    assert "--window" in output
+
+
 def test_sweep_says_before_it_removes(ledger: Ledger, config: Path) -> None:
     """A dry run removes nothing; the sweep removes what an ended run left long ago."""
     store = open_project_store(load_config(config), ledger)
