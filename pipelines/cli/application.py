@@ -66,3 +66,7 @@ def run() -> None:
         # the reader (head, less) went away; nothing more can be said to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.CANNOT_RUN)
+    except OSError as error:
+        # a folder that may not be written, a full disk: the system's words name file and cause
+        typer.echo(f"tilewright: {error}", err=True)
+        sys.exit(ExitCode.CANNOT_RUN)

@@ -247,20 +247,32 @@ def test_a_hung_run_is_listed_and_broken(ledger: Ledger, config: Path) -> None:
             holder.stdout.close()
 
 
-def test_what_cannot_run_is_one_message(tmp_path: Path) -> None:
-    """A missing configuration ends with code 1 and one line on standard error, without a traceback."""
+def in_a_process(folder: Path, *arguments: str, **variables: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", "--config", "nowhere.toml", "status"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "pipelines.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert "nowhere.toml: no such configuration file" in done.stderr
-    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_what_cannot_run_is_one_message(tmp_path: Path) -> None:
+    """A missing configuration ends with code 1 and one line on standard error, without a traceback."""
+    code, output, errors = in_a_process(tmp_path, "--config", "nowhere.toml", "status")
+    assert (code, output) == (1, "")
+    assert "nowhere.toml: no such configuration file" in errors
+
+
+def test_a_state_folder_that_cannot_be_made_is_one_message(config: Path) -> None:
+    """What the system refuses is said in its words, with the file's name, without a traceback."""
+    code, output, errors = in_a_process(config.parent, "status", TILEWRIGHT_STATE=str(config / "state"))
+    assert (code, output) == (1, "")
+    (line,) = errors.splitlines()
+    assert str(config / "state") in line
 
 
 def test_help_needs_no_heavy_library() -> None:
