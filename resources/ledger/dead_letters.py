@@ -68,14 +68,14 @@ class DeadLetters(Connected):
             connection.execute(statement.on_conflict_do_update(index_elements=["digest"], set_=fresh), rows)
             self.insert_new(connection, dead_letters, letters)
         reopened = reopen_superseded(connection, INPUT, [rejection.digest for rejection in standing])
-        self._name_inputs(connection, standing)
+        self._name_inputs(connection, [item for item in standing if known[item.digest].name == _nameless(item.digest)])
         return len(letters) + reopened
 
     @staticmethod
     def _name_inputs(connection: Connection, rejections: Sequence[InputRejection]) -> None:
         # met first inside a unit, an input has no name but its digest; the manifest knows better
         for rejection in rejections:
-            nameless = f"input {rejection.digest[:16]}"
+            nameless = _nameless(rejection.digest)
             for table, key in ((rejected_inputs, rejected_inputs.c.digest), (dead_letters, dead_letters.c.subject_key)):
                 connection.execute(
                     update(table).where(key == rejection.digest, table.c.name == nameless).values(name=rejection.name)
@@ -243,3 +243,7 @@ class DeadLetters(Connected):
         with self.reading() as connection:
             found: Any = connection.execute(statement).tuples().all()
             return dict(found)
+
+
+def _nameless(digest: str) -> str:
+    return f"input {digest[:16]}"

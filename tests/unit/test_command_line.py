@@ -265,6 +265,7 @@ def test_what_cannot_run_is_one_message(tmp_path: Path) -> None:
     code, output, errors = in_a_process(tmp_path, "--config", "nowhere.toml", "status")
     assert (code, output) == (1, "")
     assert "nowhere.toml: no such configuration file" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_state_folder_that_cannot_be_made_is_one_message(config: Path) -> None:

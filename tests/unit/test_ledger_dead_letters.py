@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import event
 
 from resources.errors import ErrorKind, Verdict
 from resources.keys import audit_hash
@@ -139,6 +140,21 @@ def test_an_input_met_in_a_unit_gets_its_name_from_the_manifest(ledger: Ledger) 
     assert ledger.reject_inputs([BAD]) == 0
     (found,) = ledger.dead_letters()
     assert (found.name, found.window) == ("scene 1.tif", WINDOW)
+
+
+def test_saying_known_rejections_again_costs_no_statement_for_each(ledger: Ledger) -> None:
+    """Every look at the source says all of them again: a thousand bad scenes are no thousand writes."""
+    bad = [InputRejection(f"d{number}", f"{number}.tif", ErrorKind.EMPTY_FILE, "0 bytes") for number in range(50)]
+    assert ledger.reject_inputs(bad) == 50
+    statements: list[str] = []
+
+    def count(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(ledger.engine, "before_cursor_execute", count)
+    assert ledger.reject_inputs(bad) == 0
+    event.remove(ledger.engine, "before_cursor_execute", count)
+    assert 0 < len(statements) < 10
 
 
 def test_replaying_an_input_frees_what_it_blocked(ledger: Ledger) -> None:
