@@ -24,7 +24,7 @@ from assets.scenes.model import Scene, SceneListing, SceneVerdict
 from assets.window_batch import WindowBatch
 from resources.engine import RunReport
 from resources.keys import digest_of, unit_key
-from resources.ledger import InputRejection, PlanChange
+from resources.ledger import InputRejection
 from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
 
 MANIFEST = "scene_manifest"
@@ -33,13 +33,13 @@ PLAN_MARKER = "tiles.plan"
 
 @dataclass(frozen=True, slots=True)
 class WindowStock:
-    """A window's scenes with the fingerprints of its manifest and of the settings its plan was made with."""
+    """A window's scenes, the fingerprint of its manifest, and its plan; whether the manifest was brought up to date just now."""
 
     window: str
     scenes: tuple[Scene, ...]
     manifest_fingerprint: str
     plan: WindowPlan
-    change: PlanChange | None
+    is_manifest_made: bool
 
 
 def list_scenes(project: Project, *, now: datetime) -> SceneListing:
@@ -94,21 +94,21 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
     known = {band.digest for scene in mine for band in scene.bands.values()} | {scene.digest for scene in mine}
     settings = settings_fingerprint(project, rejected={digest for digest in rejected if digest in known})
     marker = project.ledger.marker(PLAN_MARKER, window)
-    change = None
+    is_manifest_made = False
     if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
         # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
         begun = f"begun by {uuid4()}"
         project.ledger.set_marker(PLAN_MARKER, window, manifest_fingerprint="", config_fingerprint=begun)
-        _write_manifest(project, window, mine, run_id=run_id)
+        is_manifest_made = bool(_write_manifest(project, window, mine, run_id=run_id).settled)
         held: dict[str, list[str]] = {}
-        change = project.ledger.write_plan(TILES, _noting_held(plan, held))
+        project.ledger.write_plan(TILES, _noting_held(plan, held))
         for digest, keys in held.items():
             project.ledger.block_units(digest, keys)
         _forget_old_partitions(project, window)
         project.ledger.confirm_marker(
             PLAN_MARKER, window, begun=begun, manifest_fingerprint=manifest, config_fingerprint=settings
         )
-    return WindowStock(window, mine, manifest, plan, change)
+    return WindowStock(window, mine, manifest, plan, is_manifest_made)
 
 
 def _noting_held(plan: WindowPlan, held: dict[str, list[str]]) -> Iterator[PartitionPlan]:

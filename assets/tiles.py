@@ -44,7 +44,7 @@ class TilesBatch:
     @property
     def refreshed(self) -> list[str]:
         """Windows whose manifest was written anew when stock was taken."""
-        return [window for window, stock in self._stock.items() if stock.change is not None]
+        return [window for window, stock in self._stock.items() if stock.is_manifest_made]
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units. One whose scenes no longer give its key is left out: the plan has moved on."""

@@ -41,11 +41,12 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """Windows to wake, what to remember, and notes."""
+    """Windows to wake, what to remember, and notes. `given_up` are windows that nobody wakes any more for what is there now."""
 
     windows: tuple[str, ...]
     memory: Mapping[str, Woken]
     notes: tuple[str, ...]
+    given_up: tuple[str, ...] = ()
 
 
 def decide_wakes(
@@ -79,11 +80,12 @@ def decide_wakes(
         elif verdict:
             waiting.setdefault(verdict, []).append(item.window)
     notes = [f"{len(names)} windows {words} (e.g. {names[0]})" for words, names in waiting.items()]
-    return Wakes(tuple(wakes), kept, tuple(notes))
+    return Wakes(tuple(wakes), kept, tuple(notes), tuple(waiting.get(_GIVEN_UP, ())))
 
 
 _WAKE = "wake"
 _NEXT = "wait for the next tick"
+_GIVEN_UP = "were woken several times and are still not planned as their scenes are: look at their runs"
 _QUIET = ""
 
 
@@ -101,7 +103,7 @@ def _judge(item: WindowNews, last: Woken | None, *, busy: Collection[str], now: 
     if last is None or last.fingerprint != item.fingerprint:
         return _WAKE
     if last.times >= times_max:
-        return "were woken several times and are still not planned as their scenes are: look at their runs"
+        return _GIVEN_UP
     is_time = (now - last.at).total_seconds() >= pause_s * 2.0 ** (last.times - 1)
     return _WAKE if is_time else "were woken, their run has not taken stock yet"
 

@@ -14,11 +14,13 @@ from pipelines.findings import scenes_left_out
 from pipelines.schedules import window_requests
 from pipelines.standing_checks import Telling
 from pipelines.watched import Watched, read_living
+from resources.alerts import AlertFact, Severity, keep_standing
 from resources.errors import EnvironmentUnfit
 
 _UNSETTLED = (SceneVerdict.UNSETTLED, SceneVerdict.WAITING)
 _GRACE_INTERVALS = 3
 _WAKES_MAX = 5
+_GIVEN_UP = "unplanned|"
 
 
 def arrivals_sensor(
@@ -60,6 +62,7 @@ def arrivals_tick(
         pause_s=project.config.sensors.request_timeout_s,
         times_max=_WAKES_MAX,
     )
+    keep_standing(project.ledger, [_given_up(window) for window in wakes.given_up], prefix=_GIVEN_UP)
     requests = []
     for window in wakes.windows:
         number = project.ledger.next_request_number()
@@ -74,6 +77,16 @@ def arrivals_tick(
     evaluations, told = told.tell(instance, [scenes_left_out(manifest, listing)], rest=dump_memory(wakes.memory))
     said = None if requests else "; ".join(wakes.notes) or "every window is planned as its scenes are"
     return dg.SensorResult(run_requests=requests, asset_events=list(evaluations), cursor=told.dump(), skip_reason=said)
+
+
+def _given_up(window: str) -> AlertFact:
+    return AlertFact(
+        fingerprint=f"{_GIVEN_UP}{window}",
+        title=f"Window {window} is not planned as its scenes are",
+        body=f"{_WAKES_MAX} runs were asked for and none of them planned it. 'tilewright run --window {window}' does so now.",
+        severity=Severity.FAILURE,
+        repeats=True,
+    )
 
 
 def planned_windows(project: Project, *, now: datetime) -> set[str]:

@@ -53,6 +53,7 @@ def test_a_wake_that_came_to_nothing_is_repeated_and_ends() -> None:
     last = decided(CHANGED, memory=third.memory, now=NOW + timedelta(days=30))
     assert last.windows == ()
     assert "look at their runs" in last.notes[0]
+    assert (third.given_up, last.given_up) == ((), ("w1",))
 
 
 def test_a_planned_window_is_quiet_and_forgotten() -> None:
