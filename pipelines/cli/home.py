@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,4 +45,22 @@ def enter_home(config: Config, *, settings: Path = LOCAL_SETTINGS) -> Path:
     os.environ["TILEWRIGHT_CONFIG"] = str(config.path)
     os.environ["DAGSTER_HOME"] = str(home)
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+    make_storages(home)
     return home
+
+
+def make_storages(home: Path) -> None:
+    """Let Dagster make its databases, once and by one process: web server and daemon that make them together spoil them.
+
+    (Both stamp the same empty database, and every later start ends with "more than one head present".) After a crash: made again.
+    """
+    made = home / ".storages-made"
+    if made.exists():
+        return
+    from dagster import DagsterInstance
+
+    with (home / ".storages-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            DagsterInstance.from_config(str(home)).dispose()
+            made.touch()

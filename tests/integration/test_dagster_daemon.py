@@ -75,11 +75,12 @@ def make(tmp_path: Path) -> Iterator[Any]:
         running = started.enter_context(processes(tmp_path, path))
         config = load_config(path)
         ledger = open_ledger(config, clock=utc_now)
+        # first, and alone: processes that make Dagster's databases together spoil them
+        instance = dg.DagsterInstance.from_config(str(tmp_path / "dagster_home"))
+        started.callback(instance.dispose)
         running.start_daemon()
         if web:
             running.start_web_server()
-        instance = dg.DagsterInstance.from_config(str(tmp_path / "dagster_home"))
-        started.callback(instance.dispose)
         return Loop(running, ledger, instance, tmp_path, config)
 
     with started:
