@@ -99,7 +99,8 @@ def tile_assets(
     )
     def zone_statistics(context: dg.AssetExecutionContext, tile_units: list[UnitRow]) -> UnitsOutput:
         batch = zones_batch(project, context.partition_keys, tile_units)
-        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, describe_window(project))
+        # in a worker with its bounds: the zone file comes from outside
+        return UnitsOutput(batch, project.engine(preload=("assets.zones",)), context.add_asset_metadata, describe_window(project))
 
     @dg.asset(
         description="One page about a window: map of tiles by state, counts, what is quarantined and why.",

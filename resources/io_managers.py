@@ -116,9 +116,11 @@ def progress_line(asset: str, progress: Progress) -> str:
 def summary_line(report: RunReport) -> str:
     """One structured line about a run that is over."""
     summary = report.summary
+    windows = ",".join(dict.fromkeys(row.window or "-" for row in report.partitions))
     return (
-        f"summary asset={report.asset} outcome={summary.outcome} processed={summary.processed} skipped={summary.skipped} "
-        f"failed={summary.failed} quarantined={summary.quarantined} not_attempted={summary.not_attempted}"
+        f"summary asset={report.asset} window={windows} outcome={summary.outcome} processed={summary.processed} "
+        f"skipped={summary.skipped} failed={summary.failed} quarantined={summary.quarantined} "
+        f"not_attempted={summary.not_attempted}"
     )
 
 

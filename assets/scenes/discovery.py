@@ -105,6 +105,7 @@ class _Look:
                 "If it is meant to be empty, put any file into it",
                 kind=ErrorKind.SOURCE_MISSING,
             )
+        self._refuse_lost_folders(found)
         known_pins = self.pins.pins([entry.uri for entry in found.entries.values()])
         grouping = group(
             found,
@@ -131,6 +132,20 @@ class _Look:
             files_hashed=self.hashed,
             files_opened=self.opened,
         )
+
+    def _refuse_lost_folders(self, found: Listing) -> None:
+        """A folder that held scenes and cannot be listed now must not look like scenes that were withdrawn."""
+        if not found.closed:
+            return
+        known = list(self.pins.all_pins())
+        for folder, why in found.closed.items():
+            lost = sum(uri.startswith(f"{uri_of(folder)}/") for uri in known)
+            if lost:
+                raise EnvironmentUnfit(
+                    f"source.uri: folder {uri_of(folder)!r} in {str(self.source_dir)!r} cannot be listed ({why}), and {lost} "
+                    "files of it are known; allowed: a folder that may be read. Mount it or mend its permissions, or remove it",
+                    kind=ErrorKind.SOURCE_MISSING,
+                )
 
     @staticmethod
     def _stranger(entry: Entry) -> Stranger:

@@ -45,11 +45,12 @@ class Entry:
 
 @dataclass(slots=True)
 class Listing:
-    """All entries by relative path, names by folder, and what was left alone."""
+    """All entries by relative path, names by folder, what was left alone, and folders that could not be listed, with why."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     names: dict[str, set[str]] = field(default_factory=dict)
     strangers: list[Stranger] = field(default_factory=list)
+    closed: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -72,6 +73,7 @@ def list_source(source_dir: Path, *, recursive: bool, is_scene_name: Callable[[s
         except OSError as error:
             if not folder:
                 raise _missing(source_dir, error) from error
+            listing.closed[folder] = str(error.strerror)
             listing.strangers.append(Stranger(uri_of(folder), f"folder: cannot be listed ({error.strerror}); allow reading it"))
             continue
         names = listing.names.setdefault(folder, set())

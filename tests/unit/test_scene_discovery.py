@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -340,6 +341,30 @@ def test_an_empty_source_that_was_full_stops(tmp_path: Path) -> None:
     assert caught.value.kind is ErrorKind.SOURCE_MISSING
     (tmp_path / "scenes" / "README").touch()
     assert look(config, book=book).scenes == ()
+
+
+def test_a_folder_of_known_scenes_that_cannot_be_listed_stops() -> None:
+    """A subfolder that held scenes and is shut now is no withdrawal: the run stops, and says what to do."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        config = source_config(root)
+        write_raster(root / "scenes" / "a_20200101.tif")
+        write_raster(root / "scenes" / "disk" / "b_20200101.tif")
+        book = MemoryPins()
+        assert len(look(config, book=book).accepted) == 2
+        (root / "scenes" / "disk").chmod(0)
+        user = os.geteuid()
+        try:
+            os.seteuid(user or 65_534)  # permissions do not bind root
+            with pytest.raises(
+                EnvironmentUnfit, match=r"source\.uri: folder 'disk' .*cannot be listed.*1 files.*allowed"
+            ) as stopped:
+                look(config, book=book)
+        finally:
+            os.seteuid(user)
+            (root / "scenes" / "disk").chmod(0o755)
+        assert stopped.value.kind is ErrorKind.SOURCE_MISSING
 
 
 def test_a_bad_pattern_stops(tmp_path: Path) -> None:
