@@ -18,13 +18,17 @@ from resources.verdicts import Failure
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An attempt that did not succeed. `fate` tells a failure from a lost worker; `alone` that nothing else was running."""
+    """An attempt that did not succeed. `fate` tells a failure from a lost worker; `alone` that nothing else was running.
+
+    `is_answered`: a unit of the same source succeeded after it, so that it does not speak against the source.
+    """
 
     unit: UnitOfWork
     attempt: int
     fate: Fate
     failure: Failure
     alone: bool
+    is_answered: bool = False
 
 
 StagedUnit = tuple[UnitOfWork, int, tuple[Path, Staged]]
@@ -66,17 +70,20 @@ class Dispatch:
         """Split what came back into staged outputs and failures. They stay in flight until they are `written`."""
         staged: list[StagedUnit] = []
         failed: list[Ended] = []
-        for outcome in outcomes:
+        answered: set[str] = set()
+        for outcome in reversed(outcomes):
             unit, attempt, alone, path = self._in_flight[outcome.task.unit_key]
             if isinstance(outcome.result, Staged):
+                answered.add(unit.unit.source)
                 staged.append((unit, attempt, (path, outcome.result)))
                 continue
             if outcome.fate is not Fate.RETURNED:
                 remove_staged(path)
             # a time bound hits only its own worker call, a death may have been another's doing
             alone = alone or (outcome.fate is Fate.TIME and outcome.alone)
-            failed.append(Ended(unit, attempt, outcome.fate, outcome.result or _lost(outcome), alone))
-        return staged, failed
+            failure = outcome.result or _lost(outcome)
+            failed.append(Ended(unit, attempt, outcome.fate, failure, alone, unit.unit.source in answered))
+        return staged[::-1], failed[::-1]
 
     def written(self, outcomes: Sequence[Outcome]) -> None:
         """Forget what came back: the ledger has it."""

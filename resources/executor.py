@@ -26,6 +26,8 @@ from resources.worker import start_worker
 
 _CHUNK_TARGET_S = 0.1
 _CHUNK_MAX = 64
+_AHEAD_S = 0.6
+_GATHER_S = 0.1
 
 
 class Fate(StrEnum):
@@ -83,8 +85,15 @@ class LocalExecutor:
         )
 
     def room(self) -> int:
-        """Enough for every worker to have one call running and one waiting."""
-        return max(0, 2 * self._workers * self._chunk_size() - self._running)
+        """How many tasks to submit: none until a quarter of what may be in flight is free, so that attempts start in groups.
+
+        In flight are one call running and one waiting for each worker, and of quick units enough for some tenths of a second,
+        so that workers do not starve while a group is recorded.
+        """
+        ahead = 0 if self._mean_s is None else int(self._workers * _AHEAD_S / max(self._mean_s, 1e-6))
+        capacity = max(2 * self._workers * self._chunk_size(), min(ahead, 2 * self._workers * _CHUNK_MAX))
+        free = capacity - self._running
+        return free if self._running == 0 or free >= max(1, capacity // 4) else 0
 
     def running(self) -> int:
         """Tasks submitted and not yet returned."""
@@ -100,12 +109,14 @@ class LocalExecutor:
             future.add_done_callback(self._collector(chunk))
 
     def wait(self, timeout_s: float) -> list[Outcome]:
-        """Outcomes that have arrived."""
+        """Outcomes that have arrived, and those that follow within a tenth of a second."""
         outcomes: list[Outcome] = []
         try:
             outcomes += self._arrived.get(timeout=timeout_s) if timeout_s > 0 else self._arrived.get_nowait()
-            while True:
-                outcomes += self._arrived.get_nowait()
+            # a commit and a folder's fsync cost the same for one output and for twenty: gather a group
+            until = time.monotonic() + _GATHER_S
+            while len(outcomes) < self._running:
+                outcomes += self._arrived.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
             pass
         self._running -= len(outcomes)

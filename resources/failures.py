@@ -68,7 +68,9 @@ class FailureLog:
         for ended, failure, again in judged:
             state = states.get(failure.unit_key)
             wanted = again if again is not None and (again.is_innocent or state is UnitState.FAILED) else None
-            is_exhausted = wanted is None and state in _EXHAUSTED and ended.failure.verdict is Verdict.RETRY
+            is_exhausted = (
+                wanted is None and state in _EXHAUSTED and ended.failure.verdict is Verdict.RETRY and not ended.is_answered
+            )
             # a file that was replaced is another input to the next run; its source is well
             if is_exhausted and ended.fate is Fate.RETURNED and ended.failure.kind is not ErrorKind.INPUT_CHANGED:
                 self._count_against(ended.unit.unit.source, failure.unit_key)

@@ -395,3 +395,13 @@ def test_full_disk_stops_and_the_rest_is_done_once_there_is_room(tmp_path: Path,
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
     shop.engine.run(batch, run_id="two")
     assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+
+
+def test_scattered_failures_do_not_make_a_source_unwell(shop: Shop) -> None:
+    """Failures among successes are no row of failures, also when many outcomes come back at once."""
+    shop.engine.retry = shop.engine.retry.model_copy(update={"breaker_units": 3, "tries_in_run": 1, "later_base_s": 600.0})
+    behaviours = {(0, j): "transient" for j in range(0, 120, 10)}
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=120, behaviours=behaviours)
+    report = shop.engine.run(batch, run_id="one")
+    assert (report.summary.processed, report.summary.failed, report.summary.not_attempted) == (108, 12, 0)
+    assert report.summary.reason == ""
