@@ -57,7 +57,7 @@ MUTANTS = (
         "            [Completion(u.unit.key, n, u.unit.output_uri, r.digest, r.size_bytes) for u, n, (_, r) in staged],\n"
         "        )\n"
         '        reach("promote.ready", self.run_id)\n',
-        "tests/crash/test_kill_points.py::test_main_process_killed[promote.ready-1]",
+        "tests/crash/test_kill_points.py::test_main_process_killed[sqlite-promote.ready-1]",
     ),
     Mutant(
         3,
@@ -89,7 +89,7 @@ MUTANTS = (
         "resources/ledger/migrations/versions/r0001_first_tables.py",
         '        sa.UniqueConstraint("fingerprint", name=op.f("uq_alerts_fingerprint")),\n',
         "",
-        "tests/unit/test_alerts.py::test_a_fact_is_delivered_once",
+        "tests/unit/test_ledger_memory.py",
     ),
     Mutant(
         6,
@@ -117,12 +117,11 @@ MUTANTS = (
     ),
     Mutant(
         9,
-        "a retry touches complete units",
-        "resources/engine.py",
-        "todo = [row for row in rows if row.state in RUNNABLE_STATES and self._may_run(row, now)] + absent",
-        "todo = [row for row in rows if row.state is not UnitState.QUARANTINED]; "
-        'self.ledger.return_to_pending([row.key for row in complete], reason="", kind=ErrorKind.OUTPUT_MISSING)',
-        "tests/integration/test_engine_failures.py::test_deleted_output_is_done_again_and_named",
+        "a retry asks for partitions that are not due",
+        "pipelines/failed_partitions.py",
+        "if order[name] == order[before] + 1 and",
+        "if order[name] <= order[before] + 2 and",
+        "tests/unit/test_failed_partitions.py",
     ),
     Mutant(
         10,
@@ -130,7 +129,7 @@ MUTANTS = (
         "resources/store.py",
         "            _rename_without_replace(staged, final)\n        except FileExistsError:\n            return False",
         "            os.replace(staged, final)\n        except FileExistsError:\n            return False",
-        "tests/crash/test_two_writers.py::test_late_writer_changes_nothing[promote.ready]",
+        "tests/crash/test_two_writers.py::test_late_writer_changes_nothing[sqlite-promote.ready]",
     ),
     Mutant(
         10,
