@@ -89,7 +89,7 @@ MUTANTS = (
         "resources/ledger/migrations/versions/r0001_first_tables.py",
         '        sa.UniqueConstraint("fingerprint", name=op.f("uq_alerts_fingerprint")),\n',
         "",
-        "tests/unit/test_ledger_memory.py",
+        "tests/unit/test_ledger_memory.py::test_the_database_itself_refuses_a_fact_twice",
     ),
     Mutant(
         6,

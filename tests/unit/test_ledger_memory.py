@@ -6,9 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from sqlalchemy import Table
+from sqlalchemy.exc import IntegrityError as NotTwice
 
 from resources.errors import IntegrityError
 from resources.ledger import FilePin, Ledger, RequestRow
+from resources.ledger.schema import alerts, events
 from resources.units import RunOutcome, RunSummary, UnitState
 from tests.support.ledgers import (
     ASSET,
@@ -210,3 +213,19 @@ def test_times_are_exact_and_utc(ledger: Ledger, clock: MovableClock) -> None:
         assert found.started_at.utcoffset() == timedelta(0)
     with pytest.raises(Exception, match="with a zone"):
         ledger.begin_run(replace(run_row("r"), started_at=datetime(2026, 1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        (alerts, {"fingerprint": "f", "title": "t", "body": "b", "severity": "error", "is_standing": False, "created_at": START}),
+        (events, {"event_key": "k", "unit_key": "a" * 64, "kind": "ingestion", "at": START, "detail": "{}"}),
+    ],
+    ids=["alerts", "events"],
+)
+def test_the_database_itself_refuses_a_fact_twice(ledger: Ledger, table: Table, values: dict[str, object]) -> None:
+    """Appended facts have their key under a unique constraint: also a writer that does not look first cannot write one twice."""
+    with ledger.engine.begin() as connection:
+        connection.execute(table.insert(), values)
+    with pytest.raises(NotTwice), ledger.engine.begin() as connection:
+        connection.execute(table.insert(), values)
