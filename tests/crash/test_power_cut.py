@@ -54,7 +54,7 @@ def test_completed_units_survive_a_power_cut(tmp_path: Path, disk_image: Path) -
         text = config_path.read_text().replace("[store]", f'[store]\nuri = "{disk / "outputs"}"')
         config_path.write_text(text)
         # killed right after a commit: nothing is written back at leisure before the cut
-        run = start(config_path, "run", faults="record.committed=kill@3", batch={"partitions": 2, "units_each": 40, "size": 9000})
+        run = start(config_path, "run", faults="record.committed=kill@2", batch={"partitions": 2, "units_each": 40, "size": 9000})
         run.communicate(timeout=120)
         assert run.returncode == -9
         cut = tmp_path / "cut.img"
