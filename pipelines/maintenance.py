@@ -8,7 +8,7 @@ from pipelines.checks import Opened
 from pipelines.findings import units_match_outputs
 from pipelines.watched import ProjectLike, Watched
 from resources.errors import Verdict
-from resources.sweep import Swept, sweep_staging, sweep_superseded
+from resources.sweep import Swept, holding_runs, sweep_staging, sweep_superseded
 
 Job = tuple[dg.JobDefinition, dg.ScheduleDefinition]
 _SHOWN = 100
@@ -16,11 +16,6 @@ _SHOWN = 100
 
 def _status(is_on: bool) -> dg.DefaultScheduleStatus:
     return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
-
-
-def living_runs(project: ProjectLike) -> set[str]:
-    """Runs that hold a lease now: their staging files are alive, however old."""
-    return {holder.run_id for holder in project.ledger.holders() if project.leases.is_held(holder.partition_id)}
 
 
 def sweep_job(opened: Opened, *, is_on: bool) -> Job:
@@ -34,7 +29,7 @@ def sweep_job(opened: Opened, *, is_on: bool) -> Job:
         removed += sweep_staging(
             project.ledger,
             project.store,
-            living_runs=living_runs(project),
+            living_runs=holding_runs(project.ledger, project.leases),
             older_than_s=retention.staging_hours * 3600.0,
             dry_run=False,
         )

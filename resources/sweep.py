@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+from resources.leases import Leases
 from resources.ledger import Ledger
 from resources.staging import remove_staged
 from resources.store import LocalStore, run_tag
@@ -23,6 +24,11 @@ class Swept:
     uri: str
     size_bytes: int
     why: str
+
+
+def holding_runs(ledger: Ledger, leases: Leases) -> set[str]:
+    """Ids of runs that hold a lease now: their staging files are alive, however old."""
+    return {holder.run_id for holder in ledger.holders() if leases.is_held(holder.partition_id)}
 
 
 def sweep_staging(

@@ -72,13 +72,12 @@ def sweep(
     A living writer's file is never touched; live references are read again before each deletion. See [retention].
     """
     from resources.opening import open_leases, open_project_ledger, open_project_store
-    from resources.sweep import sweep_staging, sweep_superseded
+    from resources.sweep import holding_runs, sweep_staging, sweep_superseded
 
     settings = load(config)
     ledger = open_project_ledger(settings)
     store = open_project_store(settings, ledger)
-    leases = open_leases(settings, ledger)
-    living = {row.run_id for row in ledger.holders() if leases.is_held(row.partition_id)}
+    living = holding_runs(ledger, open_leases(settings, ledger))
     bound = settings.retention
     swept = [
         *sweep_staging(ledger, store, living_runs=living, older_than_s=bound.staging_hours * 3600, dry_run=dry_run),
