@@ -1,0 +1,1 @@
+"""Digitization: preservation masters to access copies and preservation events."""

@@ -1,0 +1,1 @@
+"""Being written by helper E (see ADDENDUM in the contract): use it, do not write it."""

@@ -1,0 +1,19 @@
+"""A project of digitization: what it has beside what every project has."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from assets.project import Project
+from assets.survey import Survey
+from resources.config_digitization import DigitizationConfig
+
+
+class DigitizationProject(Project):
+    """A project whose units are masters: a partition is a batch window."""
+
+    config: DigitizationConfig
+
+    def survey(self, *, now: datetime) -> Survey:  # noqa: ARG002 - filled in with the listing of masters
+        """List the masters. Raises `EnvironmentUnfit` when the source is not there."""
+        return Survey()
