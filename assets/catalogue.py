@@ -22,7 +22,7 @@ from shapely.geometry.base import BaseGeometry
 
 from assets.grid import TileBox, outline
 from assets.window_tiles import CompleteTile, WindowTiles, relative_href
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 
 OPERATION = "tile_catalogue"

@@ -21,7 +21,7 @@ from affine import Affine
 from shapely.geometry import box
 from shapely.geometry.base import BaseGeometry
 
-from resources.config import Config, GridConfig
+from resources.config_scenes import GridConfig, ScenesConfig
 from resources.errors import ConfigurationError
 
 Bounds = tuple[float, float, float, float]
@@ -109,7 +109,7 @@ class Grid:
         self._digits = max(3, len(str(last // config.metatile)))
 
     @classmethod
-    def from_config(cls, config: Config) -> Grid:
+    def from_config(cls, config: ScenesConfig) -> Grid:
         """The grid of a configuration. Raises `ConfigurationError` naming the key when grid or area cannot be used."""
         return cls(config.grid, read_area(config))
 
@@ -236,7 +236,7 @@ def outline(bounds: Bounds) -> BaseGeometry:
     return shapely.segmentize(box(left, bottom, right, top), step)
 
 
-def read_area(config: Config) -> BaseGeometry:
+def read_area(config: ScenesConfig) -> BaseGeometry:
     """The area of interest in WGS 84 `(longitude, latitude)`. Raises `ConfigurationError` naming what was found."""
     text = config.grid.area
     numbers = _as_numbers(text.split(","))

@@ -30,11 +30,11 @@ from assets.products.model import (
 )
 from assets.products.render import render_tile
 from assets.scenes.model import Scene, SceneVerdict
-from resources.config import Config, ProductConfig
+from assets.scenes_shape import TILES
+from resources.config_scenes import ProductConfig, ScenesConfig
 from resources.keys import SHORT_KEY_LENGTH, unit_key
 from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
 
-ASSET = "tiles"
 _EDGE_POINTS = 9
 _TOUCH_SHARE_MIN = 1e-7
 
@@ -88,7 +88,7 @@ class WindowPlan:
 
     def __init__(
         self,
-        config: Config,
+        config: ScenesConfig,
         *,
         grid: Grid,
         cover: TileCover,
@@ -117,7 +117,7 @@ class WindowPlan:
                 for product in self._config.products
                 if (planned := self.planned(product, tile)) is not None
             )
-            yield PartitionPlan(asset=ASSET, partition=f"{self.window}|{name}", window=self.window, units=units, tile=name)
+            yield PartitionPlan(asset=TILES, partition=f"{self.window}|{name}", window=self.window, units=units, tile=name)
 
     def held(self, plan: PartitionPlan) -> dict[str, list[str]]:
         """Units of a partition that wait for a rejected scene (`on_rejected_scene = "hold"`): input digest -> unit keys."""
@@ -139,7 +139,7 @@ class WindowPlan:
             product=product.name,
             window=self.window,
             tile=tile.name,
-            output_uri=f"{ASSET}/{product.name}/{self.window}/{tile.name}.{key[:SHORT_KEY_LENGTH]}.tif",
+            output_uri=f"{TILES}/{product.name}/{self.window}/{tile.name}.{key[:SHORT_KEY_LENGTH]}.tif",
             # a scene that cannot be decoded is rejected by its own digest, one found unfit by a file's
             inputs=tuple(sorted({digest for scene in found.used for digest in (scene.digest, *_band_digests(scene))})),
             spec={**ingredients, "scenes": [scene.scene_id for scene in found.used]},

@@ -7,11 +7,12 @@ recorded, where that lists it. What outputs cannot tell (attempts, dead letters,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
 from assets.catalogue import catalogue_uri
-from assets.project import Project
+from assets.rebuilt import Rebuilt, RebuiltAsset
+from assets.scenes_project import ScenesProject
+from assets.scenes_shape import TILES
 from assets.tiles import TilesBatch
 from assets.window_outputs import catalogue_batch, report_batch, zones_batch
 from resources.engine import Batch
@@ -22,30 +23,10 @@ from resources.staging import remove_staged
 from resources.store import LocalStore
 from resources.units import Completion, Metrics, UnitOfWork, UnitState
 
-TILES = "tiles"
 _GROUP = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RebuiltAsset:
-    """One asset's units: `outputs` exist, `restored` are COMPLETE again, `known` were so already, `absent` have no output."""
-
-    asset: str
-    outputs: int
-    restored: int
-    known: int
-    absent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What rebuilding found, and every output that was not believed."""
-
-    assets: tuple[RebuiltAsset, ...]
-    unverified: tuple[str, ...]
-
-
-def rebuild(project: Project) -> Rebuilt:
+def rebuild(project: ScenesProject) -> Rebuilt:
     """Plan every window from the source and record the outputs that verify as complete.
 
     Raises `EnvironmentUnfit` when source or store is not there. After a crash: do it again, it goes on.
@@ -66,7 +47,7 @@ def rebuild(project: Project) -> Rebuilt:
     return Rebuilt(tuple(assets), tuple(unverified))
 
 
-def _restore(project: Project, batch: Batch, recorded: Mapping[str, str], unverified: list[str]) -> RebuiltAsset:
+def _restore(project: ScenesProject, batch: Batch, recorded: Mapping[str, str], unverified: list[str]) -> RebuiltAsset:
     store, ledger = project.store, project.ledger
     outputs = restored = known = absent = 0
     for rows in _groups(ledger.planned(batch.asset, batch.partitions)):

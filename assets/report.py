@@ -19,7 +19,7 @@ from assets.state_map import STYLES, state_counts, state_drawing, state_map
 from assets.thumbnails import data_uri, mosaic_picture, png, spread, stretch
 from assets.tile_mosaic import TileMosaic
 from assets.window_tiles import CompleteTile, WindowTiles, relative_href
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.keys import digest_of
 

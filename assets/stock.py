@@ -14,21 +14,19 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from assets.planning import ASSET as TILES
 from assets.planning import WindowPlan
 from assets.products.model import bands_required
-from assets.project import Project
 from assets.scenes.discovery import find_scenes
 from assets.scenes.manifest import MANIFEST_VERSION, validate_manifest, write_manifest
 from assets.scenes.model import Scene, SceneListing, SceneVerdict
+from assets.scenes_project import ScenesProject
+from assets.scenes_shape import MANIFEST, TILES
+from assets.survey import source_fingerprint
 from assets.window_batch import WindowBatch
 from resources.engine import RunReport
 from resources.keys import digest_of, unit_key
 from resources.ledger import InputRejection
 from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
-
-MANIFEST = "scene_manifest"
-PLAN_MARKER = "tiles.plan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ class WindowStock:
     is_manifest_made: bool
 
 
-def list_scenes(project: Project, *, now: datetime) -> SceneListing:
+def list_scenes(project: ScenesProject, *, now: datetime) -> SceneListing:
     """Everything the source holds now, all windows; scenes found unfit are recorded as one dead letter each.
 
     Files that are no scenes are left unsaid when `source.ignore` names them; one that a pattern matches is a scene all the same.
@@ -71,7 +69,7 @@ def list_scenes(project: Project, *, now: datetime) -> SceneListing:
     return listing
 
 
-def take_stock(project: Project, windows: Iterable[str], *, run_id: str) -> dict[str, WindowStock]:
+def take_stock(project: ScenesProject, windows: Iterable[str], *, run_id: str) -> dict[str, WindowStock]:
     """List the source once, then bring manifest and plan of each window up to date.
 
     After a crash: the manifest is promoted whole or not at all, and the plan is written again.
@@ -80,7 +78,7 @@ def take_stock(project: Project, windows: Iterable[str], *, run_id: str) -> dict
     return {window: refresh_window(project, window, listing.scenes, run_id=run_id) for window in dict.fromkeys(windows)}
 
 
-def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, run_id: str) -> WindowStock:
+def refresh_window(project: ScenesProject, window: str, scenes: Sequence[Scene], *, run_id: str) -> WindowStock:
     """Write the window's manifest and plan if scenes, rejected inputs or settings changed since they were written.
 
     After a crash, or where two did this at once: the window counts as not planned, and the next run plans it again.
@@ -93,12 +91,12 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
     )
     known = {band.digest for scene in mine for band in scene.bands.values()} | {scene.digest for scene in mine}
     settings = settings_fingerprint(project, rejected={digest for digest in rejected if digest in known})
-    marker = project.ledger.marker(PLAN_MARKER, window)
+    marker = project.ledger.marker(project.shape.plan_marker, window)
     is_manifest_made = False
     if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
         # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
         begun = f"begun by {uuid4()}"
-        project.ledger.set_marker(PLAN_MARKER, window, manifest_fingerprint="", config_fingerprint=begun)
+        project.ledger.set_marker(project.shape.plan_marker, window, manifest_fingerprint="", config_fingerprint=begun)
         is_manifest_made = bool(_write_manifest(project, window, mine, run_id=run_id).settled)
         held: dict[str, list[str]] = {}
         project.ledger.write_plan(TILES, _noting_held(plan, held))
@@ -106,7 +104,7 @@ def refresh_window(project: Project, window: str, scenes: Sequence[Scene], *, ru
             project.ledger.block_units(digest, keys)
         _forget_old_partitions(project, window)
         project.ledger.confirm_marker(
-            PLAN_MARKER, window, begun=begun, manifest_fingerprint=manifest, config_fingerprint=settings
+            project.shape.plan_marker, window, begun=begun, manifest_fingerprint=manifest, config_fingerprint=settings
         )
     return WindowStock(window, mine, manifest, plan, is_manifest_made)
 
@@ -118,7 +116,7 @@ def _noting_held(plan: WindowPlan, held: dict[str, list[str]]) -> Iterator[Parti
         yield partition
 
 
-def settings_fingerprint(project: Project, *, rejected: Iterable[str]) -> str:
+def settings_fingerprint(project: ScenesProject, *, rejected: Iterable[str]) -> str:
     """What beside the manifest decides a window's plan: products, grid with its metatile size, rejected inputs."""
     return digest_of(
         {
@@ -148,10 +146,10 @@ def manifest_work(window: str, scenes: Sequence[Scene], *, fingerprint: str) -> 
 
 def manifest_fingerprint(scenes: Iterable[Scene]) -> str:
     """Tells one state of a window's scenes from another: what they are, what decides their pixels, how they were judged."""
-    return digest_of([_identity(scene) for scene in scenes])
+    return source_fingerprint(_identity(scene) for scene in scenes)
 
 
-def manifest_batch(project: Project, windows: Iterable[str], scenes: Sequence[Scene]) -> WindowBatch:
+def manifest_batch(project: ScenesProject, windows: Iterable[str], scenes: Sequence[Scene]) -> WindowBatch:
     """The manifests of some windows, from the scenes of all."""
     works = {}
     for window in windows:
@@ -160,12 +158,12 @@ def manifest_batch(project: Project, windows: Iterable[str], scenes: Sequence[Sc
     return WindowBatch(MANIFEST, works, ledger=project.ledger)
 
 
-def _write_manifest(project: Project, window: str, scenes: Sequence[Scene], *, run_id: str) -> RunReport:
+def _write_manifest(project: ScenesProject, window: str, scenes: Sequence[Scene], *, run_id: str) -> RunReport:
     batch = manifest_batch(project, [window], scenes)
     return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
 
 
-def _forget_old_partitions(project: Project, window: str) -> None:
+def _forget_old_partitions(project: ScenesProject, window: str) -> None:
     """Partitions of another metatile size or area are no longer in the grid; their units live on where they are planned now."""
     living = project.grid.partitions
     gone = [

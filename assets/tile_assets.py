@@ -1,59 +1,35 @@
 """The assets of the main job, as Dagster sees them: scenes, tiles, and what is made of a window's tiles."""
 
-from typing import Any
-
 import dagster as dg
 
-from assets.project import Project
-from assets.stock import MANIFEST, list_scenes, manifest_batch
+from assets.automation_assets import after_attempt, asset_settings
+from assets.scenes_project import ScenesProject
+from assets.scenes_shape import MANIFEST
+from assets.stock import list_scenes, manifest_batch
 from assets.tile_view import describe_scenes, describe_tiles, describe_window, scenes_metadata
 from assets.tiles import TilesBatch
 from assets.window_outputs import catalogue_batch, report_batch, zones_batch
 from resources.io_managers import UnitsOutput
 from resources.ledger import UnitRow
 
-GROUP = "scenes_to_tiles"
-OWNERS = ["team:mapping"]
-IO_MANAGER = "units"
-
-
-def after_attempt() -> dg.AutomationCondition[Any]:
-    """Run when something upstream was attempted, also if all of it failed, and once for a burst of events.
-
-    `AutomationCondition.eager` would wait for ever on a missing tile; without `since_last_handled` an update in a run is lost.
-    """
-    something_new = dg.AutomationCondition.any_deps_updated() | dg.AutomationCondition.any_deps_match(
-        dg.AutomationCondition.execution_failed().newly_true()
-    )
-    return (
-        something_new.since_last_handled()
-        & ~dg.AutomationCondition.any_deps_in_progress()
-        & ~dg.AutomationCondition.in_progress()
-    ).with_label("after_attempt")
+OWNER = "team:mapping"
 
 
 def tile_assets(
-    project: Project,
+    project: ScenesProject,
     *,
     windows: dg.PartitionsDefinition,
     window_tiles: dg.PartitionsDefinition,
     to_window: dg.PartitionMapping,
 ) -> list[dg.AssetsDefinition]:
     """Assets of the main job over the project's partitions."""
-    per_run = dg.BackfillPolicy.multi_run(max_partitions_per_run=project.config.sensors.partitions_per_run)
-    window_settings: dict[str, Any] = {
-        "partitions_def": windows,
-        "group_name": GROUP,
-        "owners": OWNERS,
-        "io_manager_key": IO_MANAGER,
-        "backfill_policy": per_run,
-    }
+    of_window = asset_settings(project, windows, owner=OWNER)
 
     @dg.asset(
         name=MANIFEST,
         description="Every scene found for a batch window: files, digests, acquisition time, footprint, verdict. GeoParquet.",
         kinds={"python", "parquet"},
-        **window_settings,
+        **of_window,
     )
     def scene_manifest(context: dg.AssetExecutionContext) -> UnitsOutput:
         scenes = list_scenes(project, now=project.ledger.clock()).scenes
@@ -64,11 +40,7 @@ def tile_assets(
         description="Cloud Optimized GeoTIFFs of every product, one partition per batch window and metatile.",
         kinds={"python", "gdal", "cog"},
         deps=[dg.AssetDep(scene_manifest, partition_mapping=to_window)],
-        partitions_def=window_tiles,
-        group_name=GROUP,
-        owners=OWNERS,
-        io_manager_key=IO_MANAGER,
-        backfill_policy=per_run,
+        **asset_settings(project, window_tiles, owner=OWNER),
     )
     def tiles(context: dg.AssetExecutionContext) -> UnitsOutput:
         batch = TilesBatch(project, context.partition_keys, run_id=context.run.run_id)
@@ -84,7 +56,7 @@ def tile_assets(
         kinds={"python", "parquet", "stac"},
         ins={"tile_units": upstream},
         automation_condition=after_attempt(),
-        **window_settings,
+        **of_window,
     )
     def tile_catalogue(context: dg.AssetExecutionContext, tile_units: list[UnitRow]) -> UnitsOutput:
         batch = catalogue_batch(project, context.partition_keys, tile_units)
@@ -95,7 +67,7 @@ def tile_assets(
         kinds={"python", "parquet"},
         ins={"tile_units": upstream},
         automation_condition=after_attempt(),
-        **window_settings,
+        **of_window,
     )
     def zone_statistics(context: dg.AssetExecutionContext, tile_units: list[UnitRow]) -> UnitsOutput:
         batch = zones_batch(project, context.partition_keys, tile_units)
@@ -108,7 +80,7 @@ def tile_assets(
         ins={"tile_units": upstream},
         deps=[tile_catalogue],
         automation_condition=after_attempt(),
-        **window_settings,
+        **of_window,
     )
     def window_report(context: dg.AssetExecutionContext, tile_units: list[UnitRow]) -> UnitsOutput:
         batch = report_batch(project, context.partition_keys, tile_units)

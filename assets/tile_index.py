@@ -19,7 +19,7 @@ import shapely
 
 from assets.grid import Bounds, Grid
 from assets.window_tiles import WindowTiles, band_names, relative_href
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 
 OPERATION = "tile_index"

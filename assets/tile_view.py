@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 
 from assets.grid import Tile
-from assets.project import Project
 from assets.scenes.model import Scene, SceneVerdict
-from assets.stock import MANIFEST
+from assets.scenes_project import ScenesProject
+from assets.scenes_shape import MANIFEST
 from assets.thumbnails import data_uri, small_thumbnail
 from resources.engine import RunReport
 from resources.io_managers import counts_metadata, summary_metadata
@@ -27,7 +27,7 @@ _SCENES_SHOWN = 10
 _QUOTE = "\u2019"
 
 
-def describe_tiles(project: Project) -> Describe:
+def describe_tiles(project: ScenesProject) -> Describe:
     """Metadata of a partition of tiles: a small picture of each product, counts, duration, bytes, what is quarantined and why.
 
     Only the first partitions of a run get pictures: metadata is kept in Dagster's database for ever.
@@ -55,7 +55,7 @@ def describe_tiles(project: Project) -> Describe:
     return describe
 
 
-def describe_window(project: Project) -> Describe:
+def describe_window(project: ScenesProject) -> Describe:
     """Metadata of a window output: the map, counts, files and what the outputs say of themselves."""
 
     def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
@@ -73,7 +73,7 @@ def describe_window(project: Project) -> Describe:
     return describe
 
 
-def describe_scenes(project: Project, scenes: Sequence[Scene]) -> Describe:
+def describe_scenes(project: ScenesProject, scenes: Sequence[Scene]) -> Describe:
     """Metadata of a window's manifest: its file, how many scenes of each verdict, and the first of them."""
 
     def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ def describe_scenes(project: Project, scenes: Sequence[Scene]) -> Describe:
     return describe
 
 
-def scenes_metadata(project: Project, window: str, scenes: Sequence[Scene]) -> dict[str, Any]:
+def scenes_metadata(project: ScenesProject, window: str, scenes: Sequence[Scene]) -> dict[str, Any]:
     """What a window's manifest holds, also where a run of tiles wrote it."""
     verdicts = Counter(scene.verdict.value for scene in scenes)
     # those that are left out first: they are what someone looks for
@@ -104,7 +104,7 @@ def _scene_line(scene: Scene) -> str:
     return f"- `{name}`{when}, {scene.verdict.value}" + (f": `{reason}`" if reason else "")
 
 
-def _previews(project: Project, complete: list[UnitRow]) -> dict[str, Any]:
+def _previews(project: ScenesProject, complete: list[UnitRow]) -> dict[str, Any]:
     """One picture of each product: of its fullest tile."""
     fullest: dict[str, UnitRow] = {}
     for unit in complete:
@@ -134,7 +134,7 @@ def _reasons(units: list[UnitRow]) -> str:
     return "\n".join(lines)
 
 
-def _folder(project: Project, unit: UnitRow) -> str:
+def _folder(project: ScenesProject, unit: UnitRow) -> str:
     return str(project.store.path(unit.output_uri).parent)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from assets.grid import Tile
-from assets.planning import ASSET
-from assets.project import Project
+from assets.scenes_project import ScenesProject
+from assets.scenes_shape import TILES
 from assets.stock import WindowStock, refresh_window, take_stock
 from resources.ledger import UnitRow
 from resources.units import UnitOfWork
@@ -15,7 +15,7 @@ from resources.units import UnitOfWork
 class TilesBatch:
     """Partitions `window|metatile` of the tiles asset."""
 
-    def __init__(self, project: Project, partitions: Sequence[str], *, run_id: str) -> None:
+    def __init__(self, project: ScenesProject, partitions: Sequence[str], *, run_id: str) -> None:
         self._project = project
         self._partitions = tuple(partitions)
         self._run_id = run_id
@@ -24,7 +24,7 @@ class TilesBatch:
     @property
     def asset(self) -> str:
         """Name of the asset in the ledger."""
-        return ASSET
+        return TILES
 
     @property
     def partitions(self) -> Sequence[str]:

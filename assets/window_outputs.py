@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from assets.catalogue import CatalogueRequest, catalogue_ingredients, catalogue_uri, validate_catalogue, write_catalogue
-from assets.project import Project
 from assets.report import (
     AbsentScene,
     ReportRequest,
@@ -24,6 +23,8 @@ from assets.report import (
     write_report,
     write_report_map,
 )
+from assets.scenes_project import ScenesProject
+from assets.scenes_shape import CATALOGUE, REPORT, ZONES
 from assets.stock import list_scenes
 from assets.tile_index import (
     TileIndexRequest,
@@ -37,17 +38,13 @@ from assets.window_batch import WindowBatch
 from assets.window_tiles import WindowTiles, band_names, window_tiles
 from assets.zone_file import zone_file_digest
 from assets.zones import ZonesRequest, validate_zone_statistics, write_zone_statistics, zone_ingredients, zone_statistics_uri
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.keys import canonical, unit_key
 from resources.ledger import UnitRow
 from resources.units import Metrics, PlannedUnit, UnitOfWork, Validate, Work
 
-CATALOGUE = "tile_catalogue"
-ZONES = "zone_statistics"
-REPORT = "window_report"
 
-
-def catalogue_batch(project: Project, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
+def catalogue_batch(project: ScenesProject, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
     """Catalogue of each window and one tile index for each of its products."""
     tiles = _by_window(project, windows, rows)
     return WindowBatch(
@@ -60,13 +57,13 @@ def catalogue_batch(project: Project, windows: Sequence[str], rows: Iterable[Uni
     )
 
 
-def zones_batch(project: Project, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
+def zones_batch(project: ScenesProject, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
     """Zonal statistics of each window. Raises `ConfigurationError` when the zone file cannot be used."""
     tiles = _by_window(project, windows, rows)
     return WindowBatch(ZONES, {window: [_zones(project, found)] for window, found in tiles.items()}, ledger=project.ledger)
 
 
-def report_batch(project: Project, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
+def report_batch(project: ScenesProject, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
     """The page and the map of each window."""
     scenes = list_scenes(project, now=project.ledger.clock()).scenes
     works = {}
@@ -81,7 +78,7 @@ def report_batch(project: Project, windows: Sequence[str], rows: Iterable[UnitRo
 
 
 def _report(
-    project: Project,
+    project: ScenesProject,
     tiles: WindowTiles,
     absent: tuple[AbsentScene, ...],
     *,
@@ -120,7 +117,7 @@ def _report(
     )
 
 
-def _links(project: Project, window: str) -> tuple[tuple[str, str], ...]:
+def _links(project: ScenesProject, window: str) -> tuple[tuple[str, str], ...]:
     links = [("tile catalogue", catalogue_uri(window))]
     links += [(f"tile index of {item.name}", tile_index_uri(window, item.name)) for item in project.config.products]
     if project.config.zones is not None:
@@ -128,7 +125,7 @@ def _links(project: Project, window: str) -> tuple[tuple[str, str], ...]:
     return tuple(links)
 
 
-def _catalogue(project: Project, tiles: WindowTiles) -> UnitOfWork:
+def _catalogue(project: ScenesProject, tiles: WindowTiles) -> UnitOfWork:
     ingredients = catalogue_ingredients(tiles, project.config.products, project.grid.settings())
     key = unit_key(**ingredients)
     uri = catalogue_uri(tiles.window.key)
@@ -138,7 +135,7 @@ def _catalogue(project: Project, tiles: WindowTiles) -> UnitOfWork:
     )
 
 
-def _tile_index(project: Project, tiles: WindowTiles, product: ProductConfig) -> UnitOfWork:
+def _tile_index(project: ScenesProject, tiles: WindowTiles, product: ProductConfig) -> UnitOfWork:
     extent = grid_extent(project.grid)
     ingredients = tile_index_ingredients(tiles, product, project.grid.settings(), extent)
     uri = tile_index_uri(tiles.window.key, product.name)
@@ -161,7 +158,7 @@ def _tile_index(project: Project, tiles: WindowTiles, product: ProductConfig) ->
     )
 
 
-def _zones(project: Project, tiles: WindowTiles) -> UnitOfWork:
+def _zones(project: ScenesProject, tiles: WindowTiles) -> UnitOfWork:
     zones = project.config.zones
     if zones is None:
         raise ValueError("no zones are configured")
@@ -208,7 +205,7 @@ def _unit(
     return UnitOfWork(planned, work, validate, replaces=True)
 
 
-def _by_window(project: Project, windows: Sequence[str], rows: Iterable[UnitRow]) -> dict[str, WindowTiles]:
+def _by_window(project: ScenesProject, windows: Sequence[str], rows: Iterable[UnitRow]) -> dict[str, WindowTiles]:
     sorted_rows: dict[str, list[UnitRow]] = {window: [] for window in windows}
     for row in rows:
         if row.window in sorted_rows:

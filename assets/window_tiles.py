@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assets.grid import Grid, Tile, TileBox
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.units import UnitState
 from resources.windows import BatchWindow
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from resources.config import ZonesConfig
+from resources.config_scenes import ZonesConfig
 from resources.errors import ConfigurationError
 from resources.keys import digest_file
 

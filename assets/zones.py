@@ -22,7 +22,7 @@ from assets.grid import TileBox
 from assets.tile_mosaic import TileMosaic
 from assets.window_tiles import WindowTiles
 from assets.zone_file import ID_COLUMN, NOTE_COLUMN, read_zones, zone_file_digest
-from resources.config import ZonesConfig
+from resources.config_scenes import ZonesConfig
 from resources.errors import ErrorKind, TransientError, UnitRejected
 
 OPERATION = "zone_statistics"

@@ -26,7 +26,7 @@ from assets.products.fit import parse_crs
 from assets.products.model import SceneInput, TileRequest
 from assets.products.render import render_tile
 from assets.scenes.model import BandRef
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.gdal_safety import safe_env
 from resources.keys import digest_file
 

@@ -1,4 +1,4 @@
-"""Which windows to wake because their scenes changed: a pure decision over fingerprints and a clock.
+"""Which windows to wake because their source changed: a pure decision over fingerprints and a clock.
 
 A change wakes its window once. A wake that came to nothing, because its run was lost or killed before it took stock, is
 repeated, later each time and not for ever: what counts is that the window was planned as the source is, not that somebody was
@@ -17,7 +17,7 @@ from datetime import datetime
 class WindowNews:
     """What the source has for one window now.
 
-    `fingerprint` is of the scenes that have settled, `is_planned_so`: the window's plan was made from exactly what is there.
+    `fingerprint` is of what has settled, `is_planned_so`: the window's plan was made from exactly what is there.
     `opens_at` is when a window that was never planned stops being the schedule's business; None: no partition for it yet.
     """
 
@@ -25,7 +25,7 @@ class WindowNews:
     fingerprint: str
     is_planned: bool
     is_planned_so: bool
-    has_scenes: bool
+    has_inputs: bool
     is_being_written: bool
     opens_at: datetime | None
 
@@ -85,15 +85,15 @@ def decide_wakes(
 
 _WAKE = "wake"
 _NEXT = "wait for the next tick"
-_GIVEN_UP = "were woken several times and are still not planned as their scenes are: look at their runs"
+_GIVEN_UP = "were woken several times and are still not planned as their source is: look at their runs"
 _QUIET = ""
 
 
 def _judge(item: WindowNews, last: Woken | None, *, busy: Collection[str], now: datetime, pause_s: float, times_max: int) -> str:
-    if item.is_planned_so or not (item.has_scenes or item.is_planned):
+    if item.is_planned_so or not (item.has_inputs or item.is_planned):
         return _QUIET
     if item.opens_at is None:
-        return "have scenes and are not over yet"
+        return "have something and are not over yet"
     if item.is_being_written:
         return "have files that are still being written"
     if not item.is_planned and now < item.opens_at:

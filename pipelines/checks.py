@@ -1,11 +1,20 @@
 """The asset checks: what must be true at the end of every run, and what must be true all the time."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import dagster as dg
 
-from assets.scenes.model import SceneListing
-from pipelines.findings import LETTERS_CHECK, SCENES_CHECK, UNITS_CHECK, open_dead_letters, scenes_left_out, units_match_outputs
+from assets.project import Project
+from pipelines.findings import (
+    LETTERS_CHECK,
+    OVERDUE_CHECK,
+    UNITS_CHECK,
+    inputs_left_out,
+    open_dead_letters,
+    overdue_dead_letters,
+    units_match_outputs,
+)
 from pipelines.watched import ProjectLike, Watched
 
 Opened = Callable[[], ProjectLike]
@@ -50,15 +59,31 @@ def letters_check(watched: Watched, opened: Opened) -> dg.AssetChecksDefinition:
     return no_open_dead_letters
 
 
-def scenes_check(watched: Watched, listed: Callable[[], SceneListing]) -> dg.AssetChecksDefinition:
-    """`no_scene_left_out`: undated, future, too early or waiting scenes, and files that are no scenes."""
+def overdue_check(watched: Watched, opened: Opened, *, deadline: timedelta) -> dg.AssetChecksDefinition:
+    """`no_overdue_dead_letter`: nobody has looked after a dead letter for longer than the configured deadline."""
 
     @dg.asset_check(
-        name=SCENES_CHECK,
+        name=OVERDUE_CHECK,
         asset=watched.key,
-        description="Lists what the source holds and no window takes: undated, future, too early, outside, waiting, no scene.",
+        description="Lists the dead letters that have been open for longer than alerts.letter_deadline_hours.",
     )
-    def no_scene_left_out() -> dg.AssetCheckResult:
-        return scenes_left_out(watched, listed()).as_result()
+    def no_overdue_dead_letter() -> dg.AssetCheckResult:
+        return overdue_dead_letters(opened(), watched, deadline=deadline).as_result()
 
-    return no_scene_left_out
+    return no_overdue_dead_letter
+
+
+def left_out_check(watched: Watched, project: Project) -> dg.AssetChecksDefinition:
+    """`no_scene_left_out` and its like: undated, future, too early or waiting things of the source, and files that are none."""
+    shape = project.shape
+
+    @dg.asset_check(
+        name=shape.left_out_check,
+        asset=watched.key,
+        description=f"Lists what the source holds and no window takes, each with its reason: no {shape.subject} vanishes.",
+    )
+    def nothing_left_out() -> dg.AssetCheckResult:
+        survey = project.survey(now=project.ledger.clock())
+        return inputs_left_out(watched, survey, check=shape.left_out_check, subject=shape.subject).as_result()
+
+    return nothing_left_out

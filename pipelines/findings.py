@@ -6,31 +6,26 @@ and store alone, and who asks, a check or a sensor, decides only how it is told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
-from assets.scenes.model import SceneListing, SceneVerdict
+from assets.survey import Survey
 from pipelines.watched import ProjectLike, Watched
 from resources.alerts import AlertFact, Severity, enqueue
 from resources.amends import make_amends
 from resources.keys import digest_of
+from resources.ledger import LetterStatus
 from resources.reconciliation import Discrepancy, reconcile
 
 UNITS_CHECK = "completed_units_match_outputs"
 LETTERS_CHECK = "no_open_dead_letters"
-SCENES_CHECK = "no_scene_left_out"
+OVERDUE_CHECK = "no_overdue_dead_letter"
 ROWS_SHOWN = 100
-_LEFT_OUT = (
-    SceneVerdict.UNDATED,
-    SceneVerdict.IN_FUTURE,
-    SceneVerdict.BEFORE_FIRST_WINDOW,
-    SceneVerdict.AFTER_LAST_WINDOW,
-    SceneVerdict.OUTSIDE_AREA,
-    SceneVerdict.WAITING,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +135,52 @@ def open_dead_letters(project: ProjectLike, watched: Watched) -> Finding:
     return Finding(watched.key, LETTERS_CHECK, False, words, metadata, dg.AssetCheckSeverity.WARN)
 
 
-def scenes_left_out(watched: Watched, listing: SceneListing) -> Finding:
-    """Fails by name while scenes are in no window or wait for bands, or files in the source are no scenes."""
+def overdue_dead_letters(project: ProjectLike, watched: Watched, *, deadline: timedelta) -> Finding:
+    """Fails by name while a dead letter is open for longer than the deadline; a replay that failed does not start it anew."""
+    now = project.ledger.clock()
+    letters = list(project.ledger.dead_letters())
+    since = {letter.subject_key: letter.first_at for letter in letters}
+    if since:
+        for before in project.ledger.dead_letters(status=LetterStatus.REPLAYED):
+            if before.subject_key in since:
+                since[before.subject_key] = min(since[before.subject_key], before.first_at)
+    late = sorted(
+        (letter for letter in letters if now - since[letter.subject_key] > deadline), key=lambda one: since[one.subject_key]
+    )
+    hours = deadline.total_seconds() / 3600
+    metadata: dict[str, Any] = {"open": len(letters), "overdue": len(late), "deadline_hours": hours}
+    if not late:
+        words = f"no dead letter has been open for more than {hours:g} h"
+        return Finding(watched.key, OVERDUE_CHECK, True, words, metadata)
     rows = [
-        {"name": scene.scene_id[:200], "verdict": scene.verdict.value, "reason": scene.reason[:300]}
-        for scene in listing.with_verdict(*_LEFT_OUT)
+        {
+            "id": letter.id,
+            "since": f"{since[letter.subject_key]:%Y-%m-%d %H:%M}",
+            "kind": letter.kind,
+            "reason": letter.reason[:300],
+            "name": letter.name[:200],
+        }
+        for letter in late[:ROWS_SHOWN]
     ]
-    rows += [{"name": other.uri[:200], "verdict": "NO_SCENE", "reason": other.reason[:300]} for other in listing.strangers]
-    metadata: dict[str, Any] = {"scenes": len(listing.scenes), "accepted": len(listing.accepted), "left_out": len(rows)}
+    metadata["overdue_letters"] = _table(rows, numbers=("id",))
+    words = (
+        f"{len(late)} dead letters have been open for more than {hours:g} h, the oldest since {rows[0]['since']}; replay or "
+        "dismiss them with 'tilewright quarantine'"
+    )
+    return Finding(watched.key, OVERDUE_CHECK, False, words, metadata)
+
+
+def inputs_left_out(watched: Watched, survey: Survey, *, check: str, subject: str) -> Finding:
+    """Fails by name while the source holds what no window takes: undated, early, late, incomplete, or nothing of the kind."""
+    rows = [{"name": item.name[:200], "verdict": item.verdict, "reason": item.reason[:300]} for item in survey.left_out]
+    metadata: dict[str, Any] = {f"{subject}s": survey.inputs, "accepted": survey.accepted, "left_out": len(rows)}
     if not rows:
-        return Finding(watched.key, SCENES_CHECK, True, "every file of the source belongs to a scene of a window", metadata)
+        return Finding(watched.key, check, True, f"every file of the source belongs to a {subject} of a window", metadata)
     metadata["left_out_files"] = _table(rows[:ROWS_SHOWN])
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
+    counts = Counter(row["verdict"] for row in rows)
     words = f"{len(rows)} left out: " + ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
     metadata["fingerprint"] = digest_of(rows)[:16]
-    return Finding(watched.key, SCENES_CHECK, False, words, metadata, dg.AssetCheckSeverity.WARN)
+    return Finding(watched.key, check, False, words, metadata, dg.AssetCheckSeverity.WARN)
 
 
 def _discrepancy_table(discrepancies: Sequence[Discrepancy]) -> dg.TableMetadataValue:

@@ -1,6 +1,7 @@
 """Jobs that keep house: sweep, deep verification, replay of exhausted retries. Each with its schedule."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import dagster as dg
 
@@ -95,8 +96,10 @@ def replay_exhausted(project: ProjectLike, *, rounds_max: int) -> int:
     return project.ledger.replay(letters, who="schedule") if letters else 0
 
 
-def replay_job(opened: Opened, *, is_on: bool, replay: Callable[..., int] = replay_exhausted) -> Job:
-    """Daily, off by default: exhausted retries are asked for again, through the same path as new work."""
+def replay_job(
+    opened: Opened, *, every: Literal["hour", "day"], is_on: bool, replay: Callable[..., int] = replay_exhausted
+) -> Job:
+    """Hourly or daily: exhausted retries are asked for again, through the same path as new work."""
 
     @dg.op
     def replay_letters(context: dg.OpExecutionContext) -> None:
@@ -113,9 +116,9 @@ def replay_job(opened: Opened, *, is_on: bool, replay: Callable[..., int] = repl
         replay_letters()
 
     schedule = dg.ScheduleDefinition(
-        name="daily_replay",
+        name="hourly_replay" if every == "hour" else "daily_replay",
         job=replay_exhausted_retries,
-        cron_schedule="7 6 * * *",
+        cron_schedule="7 * * * *" if every == "hour" else "7 6 * * *",
         execution_timezone="UTC",
         default_status=_status(is_on),
     )

@@ -32,6 +32,13 @@ class ProjectPartitions:
         return dg.MultiToSingleDimensionPartitionMapping(partition_dimension_name=WINDOW_DIMENSION)
 
 
+def window_partitions(calendar: WindowCalendar) -> dg.TimeWindowPartitionsDefinition:
+    """The windows of a calendar."""
+    return dg.TimeWindowPartitionsDefinition(
+        start=calendar.start, end=calendar.end, fmt=calendar.key_format, cron_schedule=calendar.cron, timezone="UTC"
+    )
+
+
 def project_partitions(calendar: WindowCalendar, grid: Grid) -> ProjectPartitions:
     """Partitions of the configured windows and grid. Raises `ConfigurationError` for more tiles than a window may have."""
     names = list(grid.partitions)
@@ -39,9 +46,7 @@ def project_partitions(calendar: WindowCalendar, grid: Grid) -> ProjectPartition
         raise ConfigurationError(
             f"grid: {len(names)} partitions a window; allowed: {PARTITIONS_MAX} in all. Raise grid.metatile or shrink grid.area"
         )
-    windows = dg.TimeWindowPartitionsDefinition(
-        start=calendar.start, end=calendar.end, fmt=calendar.key_format, cron_schedule=calendar.cron, timezone="UTC"
-    )
+    windows = window_partitions(calendar)
     tiles = dg.StaticPartitionsDefinition(names)
     return ProjectPartitions(windows, tiles, dg.MultiPartitionsDefinition({WINDOW_DIMENSION: windows, TILE_DIMENSION: tiles}))
 

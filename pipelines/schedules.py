@@ -1,9 +1,9 @@
-"""When windows run: once each, all tiles in one request, some minutes after they closed.
+"""When windows run: once each, all partitions in one request, some minutes after they closed.
 
-A tick that was missed is not caught up by Dagster; the arrivals sensor wakes a window that has scenes and was never planned.
+A tick that was missed is not caught up by Dagster; the arrivals sensor wakes a window that has inputs and was never planned.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import dagster as dg
@@ -41,10 +41,9 @@ def closed_window(calendar: WindowCalendar, moment: datetime, *, delay_minutes: 
 
 
 def window_requests(
-    watched: Watched, tiles: Sequence[str], window: str, *, sensors: SensorConfig, run_key: str, only_due: bool
+    watched: Watched, names: Sequence[str], window: str, *, sensors: SensorConfig, run_key: str, only_due: bool
 ) -> list[dg.RunRequest]:
-    """Requests for all partitions of a window, in chunks of `partitions_per_run`; keys begin with `run_key`."""
-    names = [f"{window}|{tile}" for tile in tiles]
+    """Requests for all partitions `names` of a window, in chunks of `partitions_per_run`; keys begin with `run_key`."""
     size = sensors.partitions_per_run
     return [
         run_request(
@@ -64,13 +63,13 @@ def window_schedule(
     watched: Watched,
     *,
     calendar: WindowCalendar,
-    tiles: Sequence[str],
+    partitions_of: Callable[[str], Sequence[str]],
     window: WindowConfig,
     sensors: SensorConfig,
     name: str = "windows",
     status: dg.DefaultScheduleStatus = dg.DefaultScheduleStatus.STOPPED,
 ) -> dg.ScheduleDefinition:
-    """All tiles of the window that just closed, in as few runs as `partitions_per_run` allows."""
+    """All partitions of the window that just closed, in as few runs as `partitions_per_run` allows."""
 
     @dg.schedule(
         name=name,
@@ -78,13 +77,14 @@ def window_schedule(
         cron_schedule=schedule_cron(calendar, window.delay_minutes),
         execution_timezone="UTC",
         default_status=status,
-        description=f"Runs all tiles of the batch window that closed {window.delay_minutes} minutes ago.",
+        description=f"Runs all of the batch window that closed {window.delay_minutes} minutes ago.",
     )
     def windows(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         moment = context.scheduled_execution_time
         found = closed_window(calendar, moment, delay_minutes=window.delay_minutes)
         if found is None:
             return dg.SkipReason(f"no configured batch window has closed by {moment.isoformat(timespec='minutes')}")
-        return window_requests(watched, tiles, found.key, sensors=sensors, run_key=f"window|{found.key}", only_due=False)
+        names = partitions_of(found.key)
+        return window_requests(watched, names, found.key, sensors=sensors, run_key=f"window|{found.key}", only_due=False)
 
     return windows

@@ -8,11 +8,12 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import dagster as dg
 
 from pipelines.checks import Opened
-from pipelines.findings import Finding, open_dead_letters
+from pipelines.findings import Finding, open_dead_letters, overdue_dead_letters
 from pipelines.watched import Watched
 
 
@@ -56,19 +57,25 @@ def _is_hidden(instance: dg.DagsterInstance, asset: dg.AssetKey, since: float) -
     return latest is not None and latest.timestamp >= since
 
 
-def letters_sensor(watched: Watched, opened: Opened, *, interval_s: int, name: str = "open_dead_letters") -> dg.SensorDefinition:
-    """Keeps `no_open_dead_letters` true in the UI."""
+def letters_sensor(
+    watched: Watched, opened: Opened, *, interval_s: int, deadline: timedelta | None = None, name: str = "open_dead_letters"
+) -> dg.SensorDefinition:
+    """Keeps `no_open_dead_letters`, and with a deadline `no_overdue_dead_letter`, true in the UI."""
 
     @dg.sensor(
         name=name,
         asset_selection=dg.AssetSelection.assets(watched.key),
         minimum_interval_seconds=interval_s,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Evaluates the standing check on dead letters when it changed, or when a materialization has hidden it.",
+        description="Evaluates the standing checks on dead letters when they changed, or when a materialization has hidden them.",
     )
     def standing_checks(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        finding = open_dead_letters(opened(), watched)
-        evaluations, told = Telling.parse(context.cursor).tell(context.instance, [finding])
-        return dg.SensorResult(asset_events=list(evaluations), cursor=told.dump(), skip_reason=finding.description)
+        project = opened()
+        findings = [open_dead_letters(project, watched)]
+        if deadline is not None:
+            findings.append(overdue_dead_letters(project, watched, deadline=deadline))
+        evaluations, told = Telling.parse(context.cursor).tell(context.instance, findings)
+        words = "; ".join(finding.description for finding in findings)
+        return dg.SensorResult(asset_events=list(evaluations), cursor=told.dump(), skip_reason=words)
 
     return standing_checks

@@ -1,7 +1,8 @@
 """The configuration: one TOML file, every key overridable by `TILEWRIGHT_...` environment variables.
 
-Belongs here: what can be set, its defaults and its bounds. Bad configuration stops at load with the key's name, what was found
-and what is allowed. All state (ledger, outputs, Dagster home) follows from the file's place, so two projects do not meet.
+Belongs here: what can be set whatever the pipeline, its defaults and its bounds; the sections of one pipeline are in
+`config_scenes`, `config_digitization` and `config_inspections`. Bad configuration stops at load with the key's name, what was
+found and what is allowed. All state (ledger, outputs, Dagster home) follows from the file's place, so two projects do not meet.
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ import os
 import tomllib
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from resources.config_reading import Environment, explain
+from resources.config_reading import Environment, explain, top_level
 from resources.errors import ConfigurationError
 
 CONFIG_VARIABLE = "TILEWRIGHT_CONFIG"
@@ -24,12 +24,13 @@ DEFAULT_CONFIG_NAME = "tilewright.toml"
 DEFAULT_SCHEMA = "tilewright_ledger"
 """Not a likely user name: PostgreSQL puts other programs' tables into a schema named like the user."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
-Resampling = Literal["nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode"]
-Dtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"]
+Pipeline = Literal["scenes", "digitization", "inspections"]
+PIPELINES: tuple[Pipeline, ...] = get_args(Pipeline)
 
 
-class _Section(BaseModel):
+class Section(BaseModel):
+    """A table of the file. Unknown keys are refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -40,32 +41,7 @@ def _as_utc(value: datetime) -> datetime:
 UtcTime = Annotated[datetime, AfterValidator(_as_utc)]
 
 
-class SourceConfig(_Section):
-    """Where scenes are found and how their names are read."""
-
-    uri: str = Field("scenes", description="folder of scenes; relative to the configuration file")
-    patterns: tuple[str, ...] = Field(
-        ("{scene}.tif", "{scene}.tiff", "{scene}.TIF"),
-        description="file names with named parts {scene}, {band}, {date:%Y%m%d}; {anything_else} is matched and forgotten",
-    )
-    ignore: tuple[str, ...] = Field(
-        (), description="names (with * and ?) of files that lie beside scenes and are none: not reported as left out"
-    )
-    recursive: bool = Field(True, description="look into folders below the source folder too")
-    bands: tuple[Name, ...] = Field((), description="names of the bands of a many-band file, in order; empty: b1, b2, ...")
-    acquired: Literal["name", "tag", "item"] = Field("name", description="where the acquisition time is read")
-    acquired_tag: str = Field("TIFFTAG_DATETIME", description='TIFF tag that holds the time, for acquired = "tag"')
-    settle_s: float = Field(5.0, ge=0, le=86_400, description="size and time of a file must stand still this long")
-    done_marker: str | None = Field(None, description="companion file that says a scene is whole, e.g. '{scene}.done'")
-    drivers: tuple[str, ...] = Field(("GTiff", "JP2OpenJPEG"), min_length=1, description="GDAL drivers that may open a scene")
-    max_pixels: int = Field(200_000_000_000, gt=0, description="declared width x height of one band")
-    max_bands: int = Field(512, gt=0, description="bands that one file may declare")
-    max_expansion: float = Field(
-        5_000.0, gt=1, description="declared bytes over bytes on disk; beyond it a header is taken for a bomb"
-    )
-
-
-class WindowConfig(_Section):
+class WindowConfig(Section):
     """Batch windows: half-open UTC intervals `[start, end)`."""
 
     start: UtcTime = Field(..., description="first window begins here (floored to its kind); a time without a zone is UTC")
@@ -92,123 +68,14 @@ class WindowConfig(_Section):
         return self
 
 
-class GridConfig(_Section):
-    """The tile grid: a named tile matrix set with a zoom, or a CRS with a resolution."""
-
-    tms: str | None = Field(None, description="a morecantile tile matrix set, e.g. WebMercatorQuad")
-    zoom: int | None = Field(None, ge=0, le=30, description="zoom of the tile matrix set")
-    crs: str | None = Field(None, description="custom grid: any CRS PROJ knows, e.g. EPSG:32632")
-    resolution: float | None = Field(None, gt=0, description="custom grid: pixel size in units of the CRS")
-    origin: tuple[float, float] | None = Field(
-        None, description="custom grid: (left, top) that tile 0/0 hangs from; default (-180, 90) or (0, 10 000 000)"
-    )
-    tile_px: int = Field(256, ge=16, le=8192, multiple_of=16, description="tile width and height in pixels")
-    metatile: int = Field(4, ge=1, le=64, description="output tiles along one side of a partition")
-    area: str = Field(..., description="area of interest: a vector file, or 'left,bottom,right,top' in WGS 84 degrees")
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> GridConfig:
-        named = self.tms is not None
-        custom = self.crs is not None
-        if named == custom:
-            raise ValueError("give either tms and zoom, or crs and resolution")
-        if named and self.zoom is None:
-            raise ValueError("tms needs zoom")
-        if named and (self.resolution is not None or self.origin is not None):
-            raise ValueError("resolution and origin belong to a custom grid (crs); a tms has its own")
-        if custom and self.resolution is None:
-            raise ValueError("crs needs resolution, in units of the CRS")
-        if custom and self.zoom is not None:
-            raise ValueError("zoom belongs to a tms; a custom grid (crs) has a resolution instead")
-        return self
-
-
-class MaskConfig(_Section):
-    """Pixels of a QA band that are left out: any of `bits` set, or equal to any of `values`."""
-
-    band: str = Field(..., description="name of the QA band; read by nearest, from full resolution")
-    bits: tuple[int, ...] = Field((), description="bit numbers; a pixel with any of them set is left out")
-    values: tuple[int, ...] = Field((), description="pixel values that are left out")
-
-    @model_validator(mode="after")
-    def _masks_something(self) -> MaskConfig:
-        if not self.bits and not self.values:
-            raise ValueError("give bits (list of bit numbers) or values (list of pixel values)")
-        if any(bit < 0 or bit > 63 for bit in self.bits):
-            raise ValueError(f"bits must lie in 0..63, found {list(self.bits)}")
-        return self
-
-
-class ProductConfig(_Section):
-    """What one output tile holds. Every field here is part of the unit key, save the name of nothing."""
-
-    name: Name = Field(..., description="folder and column name; letters, digits, _ and -")
-    version: str = Field("1", description="raise it to have the product made again; part of every unit key")
-    bands: tuple[str, ...] = Field((), description="source bands, in output order")
-    expression: str | None = Field(None, description="one formula over band names; several outputs are split by ';'")
-    masks: tuple[MaskConfig, ...] = Field((), description="QA bands whose flagged pixels are left out")
-    resampling: Resampling = Field("bilinear", description="how source pixels become tile pixels")
-    compositing: Literal["first", "last", "mean", "median", "min", "max", "highest", "lowest"] = Field(
-        "first", description="how scenes that overlap in a window become one"
-    )
-    order: Literal["newest", "oldest", "name"] = Field("newest", description="which scene comes first where scenes overlap")
-    by_band: str | None = Field(None, description="band that highest and lowest compare")
-    dtype: Dtype = Field("uint16", description="type of the pixels written")
-    nodata: float | Literal["nan"] | None = Field(None, description="None: an internal mask marks what is absent")
-    rescale: tuple[float, float] | None = Field(None, description="source values mapped linearly onto the whole dtype")
-    apply_scale: bool = Field(False, description="apply the source's own scale and offset tags before anything else")
-    compression: Literal["deflate", "zstd", "lzw", "webp", "jpeg", "lerc", "none"] = Field(
-        "deflate", description="of the tile file"
-    )
-    on_rejected_scene: Literal["compose_without", "hold"] = Field(
-        "compose_without", description="make a tile without a scene that is unfit, or hold it until that is solved"
-    )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ProductConfig:
-        if bool(self.bands) == bool(self.expression):
-            raise ValueError("give either bands or expression")
-        if self.compositing in ("highest", "lowest") and self.by_band is None:
-            raise ValueError(f"compositing = {self.compositing!r} needs by_band")
-        if self.compositing not in ("highest", "lowest") and self.by_band is not None:
-            raise ValueError("by_band belongs to compositing highest or lowest")
-        kind = np.dtype(self.dtype)
-        if self.nodata == "nan" and kind.kind != "f":
-            raise ValueError(f"nodata = nan does not fit dtype {self.dtype}; allowed: a whole number of that dtype")
-        if isinstance(self.nodata, int | float) and kind.kind in "iu":
-            bounds = np.iinfo(kind)
-            if self.nodata != int(self.nodata) or not bounds.min <= self.nodata <= bounds.max:
-                raise ValueError(f"nodata = {self.nodata} does not fit dtype {self.dtype}; allowed: {bounds.min}..{bounds.max}")
-        if self.rescale is not None and self.rescale[0] >= self.rescale[1]:
-            raise ValueError(f"rescale = {list(self.rescale)} must rise: [low, high]")
-        if self.rescale is not None and kind.kind == "f":
-            raise ValueError("rescale maps onto a whole-number dtype; for float32 and float64 leave it out")
-        if self.compression == "jpeg" and (self.dtype != "uint8" or self.nodata is not None):
-            raise ValueError("compression = jpeg needs dtype uint8 and no nodata (an internal mask marks what is absent)")
-        if self.compression == "webp" and self.dtype != "uint8":
-            raise ValueError("compression = webp needs dtype uint8")
-        return self
-
-
-class ZonesConfig(_Section):
-    """Polygons for zonal statistics."""
-
-    path: str = Field(..., description="vector file of polygons; relative to the configuration file")
-    id_field: str = Field(..., description="field that names a zone; values must be unique")
-    layer: str | None = Field(None, description="layer of the file; default: its first")
-    statistics: tuple[Literal["count", "mean", "min", "max", "sum", "stdev", "median", "majority", "minority"], ...] = Field(
-        ("count", "mean", "min", "max"), description="what is computed of each zone, product and band"
-    )
-
-
-class StoreConfig(_Section):
+class StoreConfig(Section):
     """Where finished outputs live."""
 
     uri: str = Field("outputs", description="folder of finished outputs; relative to the configuration file")
     min_free_mb: int = Field(256, ge=0, description="the run stops before the disk has less than this left")
 
 
-class LedgerConfig(_Section):
+class LedgerConfig(Section):
     """The durable record. Default: SQLite in the state folder."""
 
     url: str | None = Field(None, description="SQLAlchemy URL; sqlite:///... or postgresql+psycopg2://...")
@@ -217,7 +84,7 @@ class LedgerConfig(_Section):
     )
 
 
-class RetryConfig(_Section):
+class RetryConfig(Section):
     """How often transient failures are tried again."""
 
     tries_in_run: int = Field(3, ge=1, le=20, description="tries at a unit within one run, for transient failures")
@@ -229,7 +96,7 @@ class RetryConfig(_Section):
     breaker_units: int = Field(5, ge=1, description="units in a row that exhaust their tries before a source counts as unwell")
 
 
-class ExecutorConfig(_Section):
+class ExecutorConfig(Section):
     """How units are computed on this machine."""
 
     workers: int = Field(2, ge=1, le=256, description="worker processes")
@@ -238,11 +105,14 @@ class ExecutorConfig(_Section):
     gdal_cache_mb: int = Field(64, ge=8, description="GDAL's block cache of each worker")
 
 
-class AlertsConfig(_Section):
+class AlertsConfig(Section):
     """Where facts that a person must know are sent. Put URLs with secrets into `TILEWRIGHT_ALERTS__URLS`."""
 
     urls: tuple[str, ...] = Field((), description="Apprise URLs; in the environment a JSON list, or one URL as it is")
     repeat_hours: float = Field(24.0, gt=0, description="how often a standing quarantine is said again")
+    letter_deadline_hours: float | None = Field(
+        None, gt=0, description="a dead letter open for longer fails the check no_overdue_dead_letter; none: no deadline"
+    )
 
     @field_validator("urls", mode="before")
     @classmethod
@@ -250,7 +120,7 @@ class AlertsConfig(_Section):
         return (value,) if isinstance(value, str) and value else value
 
 
-class SensorConfig(_Section):
+class SensorConfig(Section):
     """Bounds of the sensors' ticks."""
 
     interval_s: int = Field(30, ge=4, description="pause between ticks")
@@ -262,7 +132,7 @@ class SensorConfig(_Section):
     max_runtime_s: int = Field(6 * 3600, gt=0, description="a run is ended after this long")
 
 
-class RetentionConfig(_Section):
+class RetentionConfig(Section):
     """How long what is over is kept."""
 
     superseded_days: float = Field(30.0, ge=0, description="outputs of superseded units are kept this long")
@@ -270,17 +140,14 @@ class RetentionConfig(_Section):
 
 
 class Document(BaseSettings):
-    """The whole file, as written."""
+    """What every file may hold, as written. A pipeline adds its own sections."""
 
     model_config = SettingsConfigDict(
         extra="forbid", frozen=True, env_prefix="TILEWRIGHT_", env_nested_delimiter="__", nested_model_default_partial_update=True
     )
 
-    source: SourceConfig = SourceConfig()
+    pipeline: Pipeline = Field("scenes", description="what is made of what; decides which sections the file has")
     window: WindowConfig
-    grid: GridConfig
-    products: tuple[ProductConfig, ...] = Field(..., min_length=1)
-    zones: ZonesConfig | None = None
     store: StoreConfig = StoreConfig()
     ledger: LedgerConfig = LedgerConfig()
     retry: RetryConfig = RetryConfig()
@@ -289,21 +156,9 @@ class Document(BaseSettings):
     sensors: SensorConfig = SensorConfig()
     retention: RetentionConfig = RetentionConfig()
     state: str = Field(".tilewright", description="folder of ledger, leases and Dagster home; relative to this file")
-    autostart: bool = Field(False, description="window schedule, scene arrivals, sweep and deep verification run unasked")
+    autostart: bool = Field(False, description="window schedule, arrivals, sweep and deep verification run unasked")
     replay_schedule: bool = Field(False, description="replay exhausted retries by schedule")
-
-    @field_validator("products")
-    @classmethod
-    def _names_are_unique(cls, products: tuple[ProductConfig, ...]) -> tuple[ProductConfig, ...]:
-        seen: dict[str, str] = {}
-        for product in products:
-            folded = product.name.casefold()
-            if folded in seen:
-                raise ValueError(
-                    f"two products are named {seen[folded]!r} and {product.name!r}; names must differ, also in letter case"
-                )
-            seen[folded] = product.name
-        return products
+    replay_every: Literal["hour", "day"] = Field("day", description="how often that schedule replays")
 
     @classmethod
     def settings_customise_sources(
@@ -321,14 +176,13 @@ class Document(BaseSettings):
 class Config:
     """A loaded configuration with its paths resolved against the file it came from."""
 
+    document: ClassVar[type[Document]] = Document
+
     def __init__(self, path: Path, document: Document) -> None:
         self.path = path
         self.root = path.parent
-        self.source = document.source
+        self.pipeline = document.pipeline
         self.window = document.window
-        self.grid = document.grid
-        self.products = document.products
-        self.zones = document.zones
         self.store = document.store
         self.ledger = document.ledger
         self.retry = document.retry
@@ -338,6 +192,7 @@ class Config:
         self.retention = document.retention
         self.autostart = document.autostart
         self.replay_schedule = document.replay_schedule
+        self.replay_every = document.replay_every
         self.state_dir = self.resolve(document.state)
 
     def resolve(self, uri: str) -> Path:
@@ -345,9 +200,9 @@ class Config:
         return (self.root / Path(uri).expanduser()).absolute()
 
     @property
-    def source_dir(self) -> Path:
-        """Folder in which scenes are found."""
-        return self.resolve(self.source.uri)
+    def input_dirs(self) -> list[Path]:
+        """Local folders that the source is in: without them no run begins."""
+        return []
 
     @property
     def store_dir(self) -> Path:
@@ -363,13 +218,6 @@ class Config:
     def ledger_url(self) -> str:
         """SQLAlchemy URL of the ledger."""
         return self.ledger.url or f"sqlite:///{self.state_dir / 'ledger.sqlite'}"
-
-    def product(self, name: str) -> ProductConfig:
-        """The product of that name. Raises `ConfigurationError` naming those there are."""
-        for product in self.products:
-            if product.name == name:
-                return product
-        raise ConfigurationError(f"no product {name!r}; there are {[item.name for item in self.products]}")
 
 
 def config_path(given: str | os.PathLike[str] | None = None) -> Path:
@@ -389,8 +237,31 @@ def load_config(given: str | os.PathLike[str] | None = None) -> Config:
         ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from error
+    loaded = configuration_of(path, top_level("pipeline", values, default="scenes"))
     try:
-        document = Document(**values)
+        document = loaded.document(**values)
     except ValidationError as error:
-        raise ConfigurationError(explain(path, error, Document)) from None
-    return Config(path, document)
+        raise ConfigurationError(explain(path, error, loaded.document)) from None
+    return loaded(path, document)
+
+
+def configuration_of(path: Path, pipeline: Any) -> type[Config]:
+    """The configuration of a pipeline. Raises `ConfigurationError` when there is none of that name.
+
+    Only the sections of that one are imported: who works for one pipeline pays for no other.
+    """
+    if pipeline == "scenes":
+        from resources.config_scenes import ScenesConfig
+
+        return ScenesConfig
+    if pipeline == "digitization":
+        from resources.config_digitization import DigitizationConfig
+
+        return DigitizationConfig
+    if pipeline == "inspections":
+        from resources.config_inspections import InspectionsConfig
+
+        return InspectionsConfig
+    raise ConfigurationError(
+        f"{path}: the configuration cannot be used:\n  pipeline: must be one of {', '.join(PIPELINES)} (found {pipeline!r})"
+    )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from resources.config import Document
+from resources.config import PIPELINES, Document, config_path, configuration_of
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """One key: its section (`products` and `products.masks` are lists of tables), what it takes, its default and its meaning."""
+    """One key: its pipeline (empty: of every one), its section (`products` and `products.masks` are lists of tables), what it
+    takes, its default and its meaning.
+    """
 
+    pipeline: str
     section: str
     name: str
     allowed: str
@@ -24,8 +27,20 @@ class KeyFacts:
     meaning: str
 
 
-def configuration_keys(model: type[BaseModel] = Document, section: str = "") -> Iterator[KeyFacts]:
-    """Every key, the top level's own first, then section by section in the order of the models."""
+def configuration_keys() -> Iterator[KeyFacts]:
+    """Every key: those of every pipeline, then what each has beside them or takes another default for.
+
+    The top level's own first, then section by section in the order of the models.
+    """
+    shared = list(_keys(Document, pipeline=""))
+    yield from shared
+    known = {replace(key, pipeline="") for key in shared}
+    for name in PIPELINES:
+        mine = configuration_of(config_path(), name).document
+        yield from (key for key in _keys(mine, pipeline=name) if replace(key, pipeline="") not in known)
+
+
+def _keys(model: type[BaseModel], *, pipeline: str, section: str = "") -> Iterator[KeyFacts]:
     nested = []
     for name, item in model.model_fields.items():
         inner = _model_in(item.annotation)
@@ -33,9 +48,9 @@ def configuration_keys(model: type[BaseModel] = Document, section: str = "") -> 
             nested.append((name, inner))
         if inner is None or section:
             default = "required" if item.default is PydanticUndefined else _shown(item.default)
-            yield KeyFacts(section, name, _allowed(item.annotation, item.metadata), default, item.description or "")
+            yield KeyFacts(pipeline, section, name, _allowed(item.annotation, item.metadata), default, item.description or "")
     for name, inner in nested:
-        yield from configuration_keys(inner, f"{section}.{name}" if section else name)
+        yield from _keys(inner, pipeline=pipeline, section=f"{section}.{name}" if section else name)
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -86,14 +101,15 @@ def _shown(value: Any) -> str:
 def as_markdown() -> str:
     """Tables of all keys, one a section, for docs/configuration.md."""
     lines: list[str] = []
-    section = None
+    place = None
     for key in configuration_keys():
-        if key.section != section:
-            section = key.section
+        if (key.pipeline, key.section) != place:
+            place = (key.pipeline, key.section)
             title = {"": "Top level", "products": "[[products]]", "products.masks": "[[products.masks]]"}.get(
-                section, f"[{section}]"
+                key.section, f"[{key.section}]"
             )
-            lines += ["", f"### {title}", "", "| key | takes | default | meaning |", "| --- | --- | --- | --- |"]
+            of = f" of {key.pipeline}" if key.pipeline else ""
+            lines += ["", f"### {title}{of}", "", "| key | takes | default | meaning |", "| --- | --- | --- | --- |"]
         cells = (f"`{key.name}`", key.allowed, f"`{key.default}`" if key.default != "required" else "required", key.meaning)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines).strip() + "\n"

@@ -52,6 +52,14 @@ class Environment(EnvSettingsSource):
         return values
 
 
+def top_level(key: str, written: Mapping[str, Any], *, default: Any) -> Any:
+    """A key of the top level as it will be read: the environment's, else the file's, else `default`."""
+    for name, value in os.environ.items():
+        if name.upper() == f"{PREFIX}{key.upper()}":
+            return value
+    return written.get(key, default)
+
+
 def _refuse_unknown_variables(model: type[BaseSettings]) -> None:
     for name in os.environ:
         if not name.upper().startswith(PREFIX):

@@ -7,6 +7,7 @@ the same run every half minute.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from resources.config import Config
 from resources.errors import TilewrightError
@@ -20,7 +21,7 @@ def probe(config: Config, ledger: Ledger) -> list[str]:
 
     Raises nothing for an unfit store or source; what the ledger itself raises passes through.
     """
-    return [*_store_problems(config, ledger), *_source_problems(config)]
+    return [*_store_problems(config, ledger), *(problem for folder in config.input_dirs for problem in _folder_problems(folder))]
 
 
 def _store_problems(config: Config, ledger: Ledger) -> list[str]:
@@ -32,8 +33,7 @@ def _store_problems(config: Config, ledger: Ledger) -> list[str]:
     return []
 
 
-def _source_problems(config: Config) -> list[str]:
-    folder = config.source_dir
+def _folder_problems(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             next(entries, None)

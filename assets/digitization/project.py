@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
+from assets.outlook import Outlook
 from assets.project import Project
 from assets.survey import Survey
 from resources.config_digitization import DigitizationConfig
@@ -17,3 +19,7 @@ class DigitizationProject(Project):
     def survey(self, *, now: datetime) -> Survey:  # noqa: ARG002 - filled in with the listing of masters
         """List the masters. Raises `EnvironmentUnfit` when the source is not there."""
         return Survey()
+
+    def outlook(self, windows: Sequence[str], *, window: str | None) -> Outlook:  # noqa: ARG002 - filled in with the plan
+        """What would be planned now."""
+        return Outlook((), lambda unit: unit.key, lambda _old, _new: "its key's ingredients changed", lambda _unit: 0.0)

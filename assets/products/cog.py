@@ -21,7 +21,7 @@ from rasterio.io import DatasetReader, MemoryFile
 from assets.grid import TileBox
 from assets.products.fit import parse_crs
 from assets.products.model import OPERATION, RENDER_VERSION, TileRequest, bands_required, output_names
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.gdal_safety import open_raster, raster_errors, safe_env
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from resources.config import MaskConfig
+from resources.config_scenes import MaskConfig
 from resources.errors import ErrorKind, UnitRejected
 
 

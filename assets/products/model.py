@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from assets.products.expression import parse_formulas
-from resources.config import Config, ProductConfig
+from resources.config_scenes import ProductConfig, ScenesConfig
 from resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def bands_required(product: ProductConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def check_products(config: Config) -> None:
+def check_products(config: ScenesConfig) -> None:
     """Check what only a look at the formulas can tell. Raises `ConfigurationError`: file, product, found, allowed.
 
     Bands are compared with `source.bands` where that list is all there is; names from file names or items are not known yet.

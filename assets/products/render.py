@@ -20,7 +20,7 @@ from assets.products.expression import evaluate, parse_formulas
 from assets.products.masks import masked_out
 from assets.products.model import SceneInput, TileRequest, bands_required, output_names, value_bands
 from assets.products.reading import Block, SceneReader, Values, scaled
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, InputRejected
 from resources.gdal_safety import safe_env
 

@@ -26,7 +26,7 @@ from assets.scenes.pinning import Digests, PinBook, digest_entries
 from assets.scenes.readiness import Obstacle, incomplete, unmarked, unsettled, unusable
 from assets.scenes.stac_items import ITEM_BYTES_MOST, Item, read_item
 from assets.scenes.timing import Moment, moment_before_reading, moment_by_tags, untimely
-from resources.config import Config
+from resources.config_scenes import ScenesConfig
 from resources.errors import EnvironmentUnfit, ErrorKind
 from resources.keys import digest_of
 from resources.ledger.rows import FilePin
@@ -34,7 +34,7 @@ from resources.windows import WindowCalendar
 
 
 def find_scenes(
-    config: Config,
+    config: ScenesConfig,
     *,
     ledger: PinBook,
     required_bands: Collection[str] = (),
@@ -72,7 +72,7 @@ class _Ready:
 
 class _Look:
     def __init__(
-        self, *, config: Config, pins: PinBook, required: frozenset[str], now: datetime, inspector: Inspector | None
+        self, *, config: ScenesConfig, pins: PinBook, required: frozenset[str], now: datetime, inspector: Inspector | None
     ) -> None:
         self.config = config
         self.source_dir = config.source_dir

@@ -16,7 +16,7 @@ from shapely.geometry.base import BaseGeometry
 from assets.scenes.grouping import Candidate, Part
 from assets.scenes.model import BandRef, MaskSource, Scene, SceneVerdict
 from assets.scenes.stac_items import BandPlace
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind
 from resources.keys import digest_of
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
-from resources.config import SourceConfig
+from resources.config_scenes import SourceConfig
 from resources.errors import ErrorKind, TilewrightError, TransientError
 from resources.keys import digest_of
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from assets.scenes.grouping import Candidate
 from assets.scenes.model import SceneVerdict
-from resources.config import SourceConfig
+from resources.config_scenes import SourceConfig
 from resources.errors import ErrorKind
 from resources.windows import WindowCalendar
 

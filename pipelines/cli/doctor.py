@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -30,7 +31,7 @@ class Finding:
 
 
 def doctor(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check configuration, grid, source, store, filesystem, ledger, leases, GDAL, alerts and Dagster, and say what to mend.
+    """Check configuration, source, what the pipeline needs, ledger, store, leases, alerts and Dagster; say what to mend.
 
     The filesystem's promises are proved by real files, removed again. Exit code 0 when all is well, 1 when something is not.
     """
@@ -44,65 +45,68 @@ def doctor(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 def examine(config: Config) -> Iterator[Finding]:
     """All findings on a configuration that loads; one that fails stops none of the others."""
-    questions: tuple[tuple[str, Callable[[Config], str]], ...] = (
-        ("configuration", lambda config: f"{config.path}: {len(config.products)} products"),
-        ("grid", _grid),
-        ("source", _source),
-        ("zones", _zones),
-        ("ledger", _ledger),
-        ("store", _store),
-        ("filesystem", _filesystem),
-        ("leases", _leases),
-        ("GDAL", _gdal),
-        ("alerts", _alerts),
-        ("Dagster", _dagster),
-    )
-    for name, ask in questions:
+    questions: dict[str, Callable[[], str]] = {
+        "configuration": lambda: f"{config.path}: {config.pipeline}",
+        "windows": partial(_windows, config),
+        "source": partial(_source, config),
+        **pipeline_questions(config),
+        "ledger": partial(_ledger, config),
+        "store": partial(_store, config),
+        "filesystem": partial(_filesystem, config),
+        "leases": partial(_leases, config),
+        "alerts": partial(_alerts, config),
+        "Dagster": partial(_dagster, config),
+    }
+    for name, ask in questions.items():
         try:
-            yield Finding(name, True, ask(config))
+            yield Finding(name, True, ask())
         except TilewrightError as error:
             yield Finding(name, False, error.message)
         except Exception as error:  # whatever a library raises here is the answer to the question
             yield Finding(name, False, f"{type(error).__name__}: {error}")
 
 
-def _grid(config: Config) -> str:
+def pipeline_questions(config: Config) -> Mapping[str, Callable[[], str]]:
+    """What one pipeline has to be asked beside what every project is."""
+    from resources.config_digitization import DigitizationConfig
+    from resources.config_inspections import InspectionsConfig
+    from resources.config_scenes import ScenesConfig
+
+    if isinstance(config, DigitizationConfig):
+        from assets.digitization.questions import digitization_questions
+
+        return digitization_questions(config)
+    if isinstance(config, InspectionsConfig):
+        from assets.inspections.questions import inspections_questions
+
+        return inspections_questions(config)
+    if isinstance(config, ScenesConfig):
+        from assets.scenes_questions import scenes_questions
+
+        return scenes_questions(config)
+    return {}
+
+
+def _windows(config: Config) -> str:
     from datetime import UTC, datetime
 
-    from assets.grid import Grid
     from resources.windows import WindowCalendar
 
-    grid = Grid.from_config(config)
-    windows = sum(1 for _ in WindowCalendar(config.window).windows(datetime.now(UTC)))
-    partitions = windows * len(grid.partitions)
-    if partitions >= 100_000:
-        raise EnvironmentUnfit(
-            f"{windows} windows x {len(grid.partitions)} partitions = {partitions}; Dagster is fit for fewer than 100,000. "
-            "Raise grid.metatile, lengthen window.every or set a later window.start",
-            kind=ErrorKind.BAD_CONFIGURATION,
-        )
-    return f"{len(grid.tiles)} tiles of {grid.config.tile_px} px in {len(grid.partitions)} partitions, {windows} windows so far"
+    return f"{sum(1 for _ in WindowCalendar(config.window).windows(datetime.now(UTC)))} so far, one each {config.window.every}"
 
 
 def _source(config: Config) -> str:
-    folder = config.source_dir
-    if not folder.is_dir():
-        raise EnvironmentUnfit(
-            f"{folder}: no such folder; mount it, or name another in source.uri", kind=ErrorKind.SOURCE_MISSING
-        )
-    if not os.access(folder, os.R_OK | os.X_OK):
-        raise EnvironmentUnfit(f"{folder}: this account may not list it", kind=ErrorKind.SOURCE_MISSING)
-    with os.scandir(folder) as entries:
-        number = sum(1 for _ in entries)
-    return f"{folder}: readable, {number} entries"
-
-
-def _zones(config: Config) -> str:
-    if config.zones is None:
-        return "none configured"
-    from assets.zone_file import zone_file_digest
-
-    return f"{config.resolve(config.zones.path)}: readable, sha256 {zone_file_digest(config.resolve(config.zones.path))[:12]}..."
+    found = []
+    for folder in config.input_dirs:
+        if not folder.is_dir():
+            raise EnvironmentUnfit(
+                f"{folder}: no such folder; mount it, or name another in source.uri", kind=ErrorKind.SOURCE_MISSING
+            )
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise EnvironmentUnfit(f"{folder}: this account may not list it", kind=ErrorKind.SOURCE_MISSING)
+        with os.scandir(folder) as entries:
+            found.append(f"{folder}: readable, {sum(1 for _ in entries)} entries")
+    return "; ".join(found) or "not a folder of this machine"
 
 
 def _ledger(config: Config) -> str:
@@ -147,21 +151,6 @@ def _leases(config: Config) -> str:
     finally:
         leases.close()
     return "can be taken and given back"
-
-
-def _gdal(config: Config) -> str:
-    from resources.gdal_safety import registered_drivers, require_restricted_drivers
-
-    require_restricted_drivers()
-    missing = {"GTiff", "COG", *config.source.drivers} - registered_drivers()
-    if missing:
-        raise EnvironmentUnfit(
-            f"drivers that are needed are not there or not allowed: {', '.join(sorted(missing))}; see source.drivers",
-            kind=ErrorKind.BAD_CONFIGURATION,
-        )
-    return (
-        f"needed drivers are there, those that follow names or addresses are off ({', '.join(config.source.drivers)} may be read)"
-    )
 
 
 def _alerts(config: Config) -> str:

@@ -27,5 +27,8 @@ def keys(
     if as_json:
         print_json_rows(found)
     else:
-        rows = [[".".join(filter(None, [key.section, key.name])), key.allowed, key.default, key.meaning] for key in found]
-        print_table("", ["key", "takes", "default", "meaning"], rows)
+        rows = [
+            [key.pipeline or "all", ".".join(filter(None, [key.section, key.name])), key.allowed, key.default, key.meaning]
+            for key in found
+        ]
+        print_table("", ["pipeline", "key", "takes", "default", "meaning"], rows)

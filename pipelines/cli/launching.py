@@ -12,16 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from assets.pipeline_shape import OUTPUTS_JOB
 from pipelines.cli.home import ROOT
 
 if TYPE_CHECKING:
     from assets.project import Project
 
-TILES = "tiles"
-# names of jobs of `pipelines.definitions`, which is not imported here: it takes seconds
-TILES_JOB = "window_tiles"
-OUTPUTS_JOB = "window_outputs"
-OUTPUTS = ("tile_catalogue", "zone_statistics", "window_report")
 _POLL_S = 0.25
 
 
@@ -47,22 +43,26 @@ class LaunchedRun:
 
 def window_runs(project: Project, window: str, *, tiles: Collection[str] | None = None) -> list[LaunchedRun]:
     """Runs over all partitions of a window, or those of `tiles`: neighbours in one run, up to `sensors.partitions_per_run`."""
-    names = [tile for tile in project.grid.partitions if tiles is None or tile in tiles]
-    return _in_ranges(project, [f"{window}|{tile}" for tile in names])
+    names = project.partitions_of(window)
+    return _in_ranges(project, [name for name in names if tiles is None or name.partition("|")[2] in tiles])
 
 
 def unsettled_runs(project: Project, *, windows: Collection[str], tiles: Collection[str] | None = None) -> list[LaunchedRun]:
     """Runs over exactly the planned partitions that hold unsettled units, whether they are due already or not."""
-    due = project.ledger.due_partitions(TILES, now=project.ledger.clock())
+    due = project.ledger.due_partitions(project.shape.units, now=project.ledger.clock())
     wanted = [row.partition for row in due if row.window in windows and (tiles is None or row.tile in tiles)]
     return _in_ranges(project, wanted)
 
 
 def unsettled_windows(project: Project) -> set[str]:
-    """Windows of which a catalogue, statistics or report is planned and not settled."""
+    """Windows of which an output, that is made of their units, is planned and not settled."""
     now = project.ledger.clock()
-    assets = OUTPUTS if project.config.zones is not None else [name for name in OUTPUTS if name != "zone_statistics"]
-    return {row.window for name in assets for row in project.ledger.due_partitions(name, now=now) if row.window is not None}
+    return {
+        row.window
+        for name in project.shape.outputs
+        for row in project.ledger.due_partitions(name, now=now)
+        if row.window is not None
+    }
 
 
 def downstream_run(project: Project, windows: Sequence[str]) -> list[LaunchedRun]:
@@ -76,18 +76,18 @@ def downstream_run(project: Project, windows: Sequence[str]) -> list[LaunchedRun
 
 
 def _in_ranges(project: Project, names: Iterable[str]) -> list[LaunchedRun]:
-    tile_order = {tile: number for number, tile in enumerate(project.grid.partitions)}
-    by_window: dict[str, list[str]] = {}
+    by_window: dict[str, set[str]] = {}
     for name in names:
-        window, _, tile = name.partition("|")
-        if tile in tile_order:
-            by_window.setdefault(window, []).append(name)
+        by_window.setdefault(name.partition("|")[0], set()).add(name)
     bound = project.config.sensors.partitions_per_run
     runs = []
     for window, mine in sorted(by_window.items()):
-        order = {name: tile_order[name.partition("|")[2]] for name in mine}
-        for stretch in _stretches(sorted(mine, key=order.__getitem__), order):
-            runs += [LaunchedRun(TILES_JOB, window, tuple(stretch[at : at + bound])) for at in range(0, len(stretch), bound)]
+        order = {name: number for number, name in enumerate(project.partitions_of(window))}
+        for stretch in _stretches([name for name in order if name in mine], order):
+            runs += [
+                LaunchedRun(project.shape.units_job, window, tuple(stretch[at : at + bound]))
+                for at in range(0, len(stretch), bound)
+            ]
     return runs
 
 

@@ -26,13 +26,16 @@ def verify(
     Exit code 0 when they agree, 3 when they do not. Nothing is changed unless --repair is given; the next run then
     redoes the units.
     """
+    from assets.pipeline_shape import shape_of
     from resources.amends import make_amends
     from resources.opening import open_project_ledger, open_project_store
     from resources.reconciliation import Discrepancy, reconcile
 
     settings = load(config)
     ledger = open_project_ledger(settings)
-    if window is not None and not any(row for asset in ASSETS for row in ledger.partition_rows(asset, window)):
+    shape = shape_of(settings)
+    assets = (*shape.window_assets, *shape.more)
+    if window is not None and not any(row for asset in assets for row in ledger.partition_rows(asset, window)):
         typer.echo(
             f"tilewright: --window: nothing is planned for {show(window)}; `tilewright status` shows the windows", err=True
         )
@@ -40,7 +43,7 @@ def verify(
     store = open_project_store(settings, ledger)
     rows: list[list[Any]] = []
     found: list[Discrepancy] = []
-    for asset in ASSETS:
+    for asset in assets:
         names = [row.partition for row in ledger.partition_rows(asset, window)]
         result = reconcile(ledger, store, asset=asset, partitions=names, deep=deep)
         rows.append([asset, len(names), result.planned, result.complete, result.outputs, len(result.discrepancies)])
@@ -48,8 +51,14 @@ def verify(
     returned = make_amends(ledger, store, found).returned if repair else 0
     columns = ["asset", "partitions", "planned", "complete", "outputs", "discrepancies"]
     if as_json:
-        assets = [dict(zip(columns, row, strict=True)) for row in rows]
-        print_json({"deep": deep, "assets": assets, "discrepancies": found, "returned_to_pending": returned})
+        print_json(
+            {
+                "deep": deep,
+                "assets": [dict(zip(columns, row, strict=True)) for row in rows],
+                "discrepancies": found,
+                "returned_to_pending": returned,
+            }
+        )
     else:
         print_table("", columns, rows, numbers=columns[1:])
         for item in found:
@@ -57,9 +66,6 @@ def verify(
         if returned:
             typer.echo(f"{returned} units are PENDING again; `tilewright run --failed` redoes them.")
     raise typer.Exit(ExitCode.INCOMPLETE if found else ExitCode.COMPLETE)
-
-
-ASSETS = ("scene_manifest", "tiles", "tile_catalogue", "zone_statistics", "window_report")
 
 
 def sweep(
@@ -95,13 +101,11 @@ def sweep(
 def rebuild_ledger(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Make COMPLETE rows again from the outputs in the store, each verified by its key, its content and the catalogue's digest.
 
-    For a ledger that was lost: plans come from the source, completion from the outputs. Attempts, dead letters and decisions of
-    people are not in outputs; they are in the ledger's backup. Done again, it changes nothing. Exit code 3 if an output did not
-    verify.
+    For a ledger that was lost: plans come from the source, completion from the outputs. Attempts, dead letters, decisions of
+    people, records and events are not in outputs; they are in the ledger's backup. Done again, it changes nothing. Exit code 3
+    if an output did not verify.
     """
-    from assets.rebuilding import rebuild
-
-    found = rebuild(open_project(config))
+    found = open_project(config).rebuild()
     if as_json:
         print_json(found)
     else:

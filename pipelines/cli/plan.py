@@ -12,10 +12,11 @@ from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_p
 from pipelines.cli.printing import print_json, print_table, show, show_bytes
 
 if TYPE_CHECKING:
-    from assets.forecast import LeftOut, WindowForecast
+    from assets.forecast import WindowForecast
+    from assets.survey import LeftOut
 
 LEFT_OUT_SHOWN = 20
-"""Scenes and files of each verdict that are shown one by one; the rest is counted."""
+"""Things of each verdict that are shown one by one; the rest is counted."""
 
 
 def plan(
@@ -27,8 +28,8 @@ def plan(
     """Show what a run would compute now: how many units and bytes for each window, why, and whether the disk has room.
 
     The plan is made from the source and the configuration as they are now and held against the ledger. Nothing is computed or
-    planned. Windows of which there is nothing to say are left out; scenes and files that no tile is made from are listed with
-    their reasons.
+    planned. Windows of which there is nothing to say are left out; what the source holds and nothing is made from is listed
+    with its reasons.
     Exit code 0 when nothing is to be done, 3 when something is, 1 when the disk has no room for it.
     """
     from assets.forecast import forecast
@@ -44,7 +45,7 @@ def plan(
     if as_json:
         print_json({**_facts(found), "has_room": found.has_room})
     else:
-        numbers = ["scenes", "complete", "to compute", "restored", "superseded", "quarantined", "bytes"]
+        numbers = ["inputs", "complete", "to compute", "restored", "superseded", "quarantined", "bytes"]
         rows = [
             [*(getattr(item, name.replace(" ", "_")) for name in ("window", *numbers[:-1])), show_bytes(item.bytes_estimate)]
             for item in found.windows
@@ -69,8 +70,8 @@ def plan(
 
 
 def _is_empty(item: WindowForecast) -> bool:
-    """Neither scenes nor units: of the thousands of windows that a calendar may have, most are so."""
-    return not any((item.scenes, item.complete, item.to_compute, item.restored, item.superseded, item.quarantined))
+    """Neither inputs nor units: of the thousands of windows that a calendar may have, most are so."""
+    return not any((item.inputs, item.complete, item.to_compute, item.restored, item.superseded, item.quarantined))
 
 
 def _print_left_out(left_out: Sequence[LeftOut]) -> None:
@@ -80,7 +81,7 @@ def _print_left_out(left_out: Sequence[LeftOut]) -> None:
     if not by_verdict:
         return
     rows = [[item.verdict, item.name, item.reason] for items in by_verdict.values() for item in items[:LEFT_OUT_SHOWN]]
-    print_table("\nNot used", ["verdict", "scene or file", "why"], rows)
+    print_table("\nNot used", ["verdict", "what", "why"], rows)
     for verdict, items in by_verdict.items():
         if len(items) > LEFT_OUT_SHOWN:
             typer.echo(f"{verdict}: {len(items) - LEFT_OUT_SHOWN} more; --json lists them all")

@@ -129,15 +129,13 @@ def dismiss(
 
 
 def _plan_again(config: Path | None, windows: set[str]) -> None:
-    """Plan windows whose scenes may be used again: tiles that were made without them are due only when the plan says so."""
+    """Plan windows whose inputs may be used again: what was made without them is due only when the plan says so."""
     if not windows:
         return
-    from assets.stock import take_stock
-
     try:
-        take_stock(open_project(config), sorted(windows), run_id=f"replay-{uuid4()}")
+        open_project(config).plan_again(sorted(windows), run_id=f"replay-{uuid4()}")
     except EnvironmentUnfit as error:
-        typer.echo(f"tilewright: {error.message}; `tilewright run --window` plans with these scenes again later", err=True)
+        typer.echo(f"tilewright: {error.message}; `tilewright run --window` plans with these inputs again later", err=True)
 
 
 def _select(

@@ -34,7 +34,7 @@ def run(
     config: ConfigOption = None,
     window: Annotated[
         list[str] | None,
-        typer.Option("--window", "-w", help="Batch window; may be given more than once. Default: all with scenes."),
+        typer.Option("--window", "-w", help="Batch window; may be given more than once. Default: all with inputs."),
     ] = None,
     tile: Annotated[
         list[str] | None,
@@ -45,7 +45,7 @@ def run(
     failed: Annotated[bool, typer.Option("--failed", help="Only partitions with units that failed or are pending.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Launch Dagster runs for whole windows or some tiles, wait with a progress bar, then catalogue, statistics and report.
+    """Launch Dagster runs for whole windows or some tiles, wait with a progress bar, then what is made of whole windows.
 
     Only what is incomplete is computed: running it again costs next to nothing. It may be killed at any time and run again.
     Exit code 0 when every planned unit of these windows is complete, 3 when some are incomplete or quarantined or what is made
@@ -58,8 +58,8 @@ def run(
     enter_home(project.config)
     windows = _windows(project, window)
     tiles = None if not tile else {_partition(project, name) for name in tile}
-    runs = tile_runs(project, windows, tiles=tiles, failed=failed)
-    # a catalogue or report may be all that is missing
+    runs = unit_runs(project, windows, tiles=tiles, failed=failed)
+    # an output of the window may be all that is missing
     also = unsettled_windows(project) & set(windows) if failed and tiles is None else set()
     trouble = run_and_watch(project, runs, also=also, is_quiet=as_json) if runs or also else None
     facts = [window_facts(project, name, runs) for name in sorted({*also, *(item.window for item in runs)} or windows)]
@@ -68,20 +68,21 @@ def run(
     elif runs or also:
         print_summary(facts)
     else:
-        typer.echo("Nothing to run: no scenes, or nothing incomplete. `tilewright plan` says what is not used, and why.")
+        subject = project.shape.subject
+        typer.echo(f"Nothing to run: no {subject}s, or nothing incomplete. `tilewright plan` says what is not used, and why.")
     if trouble:
         typer.echo(f"tilewright: {trouble.words}", err=True)
         raise typer.Exit(trouble.code)
-    # of all assets, not of the tiles alone: a report that is quarantined is not complete
+    # of all assets, not of the units alone: a report that is quarantined is not complete
     whole = [project.ledger.counts(window=item["window"]) for item in facts]
     is_complete = all(counts.processed == counts.planned for counts in whole)
     raise typer.Exit(ExitCode.COMPLETE if is_complete else ExitCode.INCOMPLETE)
 
 
-def tile_runs(
+def unit_runs(
     project: Project, windows: Sequence[str], *, tiles: set[str] | None = None, failed: bool = False
 ) -> list[LaunchedRun]:
-    """The runs of the tiles asset that a command asks for."""
+    """The runs over units that a command asks for."""
     from pipelines.cli.launching import unsettled_runs, window_runs
 
     if failed:
@@ -101,7 +102,7 @@ def run_and_watch(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from pipelines.cli.launching import TILES, downstream_run, execute_runs, failed_runs
+    from pipelines.cli.launching import downstream_run, execute_runs, failed_runs
 
     after = downstream_run(project, sorted({*also, *(item.window for item in runs)}))
     names = [name for item in runs for name in item.partitions]
@@ -119,7 +120,7 @@ def run_and_watch(
         task = progress.add_task("units", total=None, note="starting")
 
         def tick() -> None:
-            counts = project.ledger.counts(partitions_of=(TILES, names))
+            counts = project.ledger.counts(partitions_of=(project.shape.units, names))
             settled = counts.processed + counts.skipped + counts.quarantined
             words = [
                 f"{counts.failed} failed" if counts.failed else "",
@@ -140,7 +141,7 @@ def run_and_watch(
     unmade = [item.partitions for item in after if item.run_id in failed]
     if unmade:
         windows = f"{unmade[0][0]} to {unmade[-1][-1]}"
-        return Trouble(f"catalogue, statistics or report of windows {windows} failed; see {log}", ExitCode.INCOMPLETE)
+        return Trouble(f"{' or '.join(project.shape.outputs)} of windows {windows} failed; see {log}", ExitCode.INCOMPLETE)
     return None
 
 
@@ -151,7 +152,7 @@ def window_facts(project: Project, window: str, runs: Sequence[LaunchedRun]) -> 
         if item.window == window:
             counts = project.ledger.counts(run_id=item.run_id)
             five = {name: five[name] + getattr(counts, name) for name in FIVE}
-    whole = project.ledger.counts(asset="tiles", window=window)
+    whole = project.ledger.counts(asset=project.shape.units, window=window)
     return {"window": window, **five, "complete": whole.processed, "planned": whole.planned}
 
 
@@ -162,28 +163,23 @@ def print_summary(facts: Sequence[dict[str, Any]]) -> None:
 
 
 def _windows(project: Project, given: Sequence[str] | None) -> list[str]:
-    from assets.stock import list_scenes
-
     if given:
         for name in given:
             require_window(project.calendar, name)
         return list(dict.fromkeys(given))
     now = project.ledger.clock()
-    with_scenes = {scene.window for scene in list_scenes(project, now=now).scenes}
-    with_scenes |= {row.window for row in project.ledger.partition_rows("tiles")}
-    return [window.key for window in project.calendar.windows(now) if window.key in with_scenes]
+    wanted = {*project.survey(now=now).windows, *(row.window for row in project.ledger.partition_rows(project.shape.units))}
+    return [window.key for window in project.calendar.windows(now) if window.key in wanted]
 
 
 def _partition(project: Project, name: str) -> str:
-    from assets.grid import Tile
-
-    if name in project.grid.partitions:
-        return name
-    try:
-        found = project.grid.partition_of(Tile.parse(name))
-    except ValueError:
-        found = ""
-    if found not in project.grid.partitions:
-        typer.echo(f"tilewright: --tile: {show(name)} is neither a partition nor a tile of the grid", err=True)
+    found = project.tile_partition(name)
+    if found is None:
+        words = (
+            f"{show(name)} is neither a partition nor a tile of the grid"
+            if project.shape.has_tiles
+            else "there are no tiles here"
+        )
+        typer.echo(f"tilewright: --tile: {words}", err=True)
         raise typer.Exit(ExitCode.USAGE)
     return found

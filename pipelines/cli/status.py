@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pipelines.cli.exits import ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_ledger
+from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, load
 from pipelines.cli.printing import print_json, print_table, show
 
 if TYPE_CHECKING:
     from resources.ledger import Ledger, PartitionRow, RunRow
 
 _NUMBERS = ("units", "pending", "running", "complete", "failed", "quarantined", "dismissed")
-TILES = "tiles"
 
 
 @dataclass(slots=True)
@@ -49,10 +48,10 @@ class WindowStanding:
         return {"window": self.window, "standing": self.word, "partitions": self.partitions, "settled": self.settled, **numbers}
 
 
-def standings(ledger: Ledger, *, window: str | None = None) -> list[WindowStanding]:
-    """How each window that has a plan stands, in order."""
+def standings(ledger: Ledger, asset: str, *, window: str | None = None) -> list[WindowStanding]:
+    """How each window that has a plan of the asset's units stands, in order."""
     found: dict[str, WindowStanding] = {}
-    for row in ledger.partition_rows(TILES, window):
+    for row in ledger.partition_rows(asset, window):
         key = row.window or row.partition
         found.setdefault(key, WindowStanding(key)).add(row)
     return [found[key] for key in sorted(found)]
@@ -63,8 +62,12 @@ def status(config: ConfigOption = None, window: WindowOption = None, as_json: Js
 
     A window is complete when all its units are; quarantined when all are settled and some need a person; else incomplete.
     """
-    ledger = open_ledger(config)
-    found = standings(ledger, window=window)
+    from assets.pipeline_shape import shape_of
+    from resources.opening import open_project_ledger
+
+    settings = load(config)
+    ledger = open_project_ledger(settings)
+    found = standings(ledger, shape_of(settings).units, window=window)
     letters = Counter(letter.kind for letter in ledger.dead_letters(window=window))
     runs = [run for run in ledger.runs(limit=10) if window is None or any(window in name for name in run.partitions)]
     is_complete = bool(found) and all(item.word == "complete" for item in found) and not letters

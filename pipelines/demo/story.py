@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pipelines.cli.home import WORKSPACE, enter_home
-from pipelines.cli.running import FIVE, print_summary, run_and_watch, tile_runs, window_facts
+from pipelines.cli.running import FIVE, print_summary, run_and_watch, unit_runs, window_facts
 from pipelines.demo.daemon import dagster_daemon
 from pipelines.demo.imagery import load_imagery
 from pipelines.demo.project import DemoProject, build_project
@@ -130,7 +130,7 @@ def _second_pass(project: Project, proof: Proof) -> None:
     windows = [window.key for window in project.calendar.windows(project.ledger.clock())]
     first = [window_facts(project, name, ()) for name in windows]
     before = _contents(project.config.store_dir)
-    runs = tile_runs(project, windows)
+    runs = unit_runs(project, windows)
     trouble = run_and_watch(project, runs)
     second = [window_facts(project, name, runs) for name in windows]
     proof.claim(trouble is None, "the second pass ran" + (f": {trouble.words}" if trouble else ""))

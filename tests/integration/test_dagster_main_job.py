@@ -11,9 +11,9 @@ import dagster as dg
 import pytest
 
 from pipelines.arrivals_sensor import arrivals_tick
-from pipelines.definitions import OUTPUTS_JOB, SCHEDULE, TILES_JOB, MainJob, build_defs, watched_assets
+from pipelines.assembly import SCHEDULE, WatchedAssets
+from pipelines.definitions import build_defs, parts_of
 from pipelines.findings import UNITS_CHECK
-from pipelines.partitions import project_partitions
 from pipelines.reconciling_sensors import run_end_tick, tick
 from resources.units import UnitState
 from tests.support.tile_projects import WINDOW, TileProject
@@ -35,21 +35,20 @@ class Stand:
         return build_defs(project=self.tiles.project)
 
     @property
-    def main(self) -> MainJob:
-        project = self.tiles.project
-        return watched_assets(project, project_partitions(project.calendar, project.grid))
+    def main(self) -> WatchedAssets:
+        return parts_of(self.tiles.project).watched
 
     def arrive(self) -> list[dg.RunRequest]:
         """One tick of the arrivals sensor."""
         main = self.main
-        found = arrivals_tick(self.instance, self.tiles.project, main.tiles, main.manifest, cursor=self.arrivals_cursor)
+        found = arrivals_tick(self.instance, self.tiles.project, main.units, main.manifest, cursor=self.arrivals_cursor)
         self.arrivals_cursor = found.cursor
         return list(found.run_requests or ())
 
     def execute(self, *requests: dg.RunRequest) -> list[dg.ExecuteInProcessResult]:
         """Execute run requests in turn."""
         return [
-            self.definitions.resolve_job_def(request.job_name or TILES_JOB).execute_in_process(
+            self.definitions.resolve_job_def(request.job_name or "window_tiles").execute_in_process(
                 instance=self.instance,
                 tags=dict(request.tags),
                 partition_key=request.partition_key,
@@ -90,7 +89,7 @@ def test_a_scene_wakes_its_window_and_what_follows_follows(stand: Stand) -> None
 
     follows = requested()
     assert "tile_catalogue" in follows
-    outputs = stand.definitions.resolve_job_def(OUTPUTS_JOB)
+    outputs = stand.definitions.resolve_job_def("window_outputs")
     assert outputs.execute_in_process(instance=stand.instance, partition_key=WINDOW).success
     assert requested() == set()
     stand.tiles.add_scene("late", column=128, columns=128, base=900)
@@ -112,7 +111,7 @@ def test_the_schedule_runs_the_window_that_closed_in_one_request(stand: Stand) -
     assert result.success
     main = stand.main
     names = [f"{WINDOW}|{name}" for name in stand.tiles.project.grid.partitions]
-    shown = stand.instance.get_status_by_partition(main.tiles.key, names, main.tiles.partitions_def) or {}
+    shown = stand.instance.get_status_by_partition(main.units.key, names, main.units.partitions_def) or {}
     assert {status.value for status in shown.values() if status} == {"MATERIALIZED"}
     assert len(shown) == len(names)
     run = stand.tiles.project.ledger.run(result.run_id)
@@ -134,7 +133,7 @@ def test_an_output_deleted_behind_the_ledgers_back_is_found_and_made_again(stand
     found = [item for item in checked.get_asset_check_evaluations() if item.check_name == UNITS_CHECK and not item.passed]
     assert len(found) == 1
     assert lost.output_uri in str(found[0].description)
-    decided = tick(stand.instance, stand.tiles.project, stand.main.tiles, cursor=None)
+    decided = tick(stand.instance, stand.tiles.project, stand.main.units, cursor=None)
     assert [request.partition_key for request in decided.run_requests or ()] == [lost.partition]
     (result,) = stand.execute(*(decided.run_requests or ()))
     assert result.success
@@ -169,7 +168,7 @@ def test_a_manifest_that_a_run_of_tiles_wrote_is_checked_too(stand: Stand) -> No
     (result,) = stand.execute(*stand.arrive())
     assert result.success
     main = stand.main
-    found = run_end_tick(stand.instance, stand.tiles.project, [main.tiles, main.manifest], cursor=None)
+    found = run_end_tick(stand.instance, stand.tiles.project, [main.units, main.manifest], cursor=None)
     evaluated = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
     assert [(event.asset_key.to_user_string(), event.check_name, event.passed) for event in evaluated] == [
         ("scene_manifest", UNITS_CHECK, True)

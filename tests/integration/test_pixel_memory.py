@@ -13,7 +13,7 @@ import rasterio
 from affine import Affine
 
 from assets.products.model import SceneInput, TileRequest
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.gdal_safety import safe_env
 from tests.support.pixels import UTM, scene_of, square, tile_request, write_raster
 

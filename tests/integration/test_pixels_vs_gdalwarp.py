@@ -12,7 +12,7 @@ from pyproj import Transformer
 
 from assets.grid import TileBox
 from assets.products.fit import fit_of
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.gdal_safety import safe_env
 from tests.support.pixels import UTM, gdalwarp, rendered, scene_of, square, tile_request, write_raster
 

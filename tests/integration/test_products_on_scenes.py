@@ -14,7 +14,7 @@ from rasterio.warp import transform
 from assets.grid import TileBox
 from assets.products.model import SceneInput, order_scenes
 from assets.products.render import render_tile
-from resources.config import MaskConfig, ProductConfig
+from resources.config_scenes import MaskConfig, ProductConfig
 from resources.errors import UnitRejected
 from resources.gdal_safety import safe_env
 from tests.support.pixels import SHARED_SCENES, UTM, gdalwarp, rendered, scene_of, square, tile_request, write_raster

@@ -21,7 +21,7 @@ from rio_cogeo import cog_validate
 from assets.products.cog import read_tile_tags, validate_tile
 from assets.products.model import SceneInput, TileRequest
 from assets.products.render import render_tile
-from resources.config import MaskConfig, ProductConfig
+from resources.config_scenes import MaskConfig, ProductConfig
 from resources.errors import ErrorKind, InputRejected, TransientError, UnitRejected, Verdict
 from resources.gdal_safety import safe_env
 from resources.verdicts import classify

@@ -19,7 +19,7 @@ from assets.grid import Tile, TileBox
 from assets.products.model import SceneInput, TileRequest
 from assets.products.render import render_tile
 from assets.scenes.model import BandRef, MaskSource
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.gdal_safety import safe_env
 
 UTM = "EPSG:32632"

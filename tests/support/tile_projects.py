@@ -10,7 +10,8 @@ import numpy as np
 from affine import Affine
 from shapely.geometry import box, mapping
 
-from assets.project import Project, open_project
+from assets.project import open_project
+from assets.scenes_project import ScenesProject
 from assets.tiles import TilesBatch
 from resources.engine import RunReport
 from resources.ledger import UnitRow
@@ -79,9 +80,11 @@ class TileProject:
         os.utime(path, ns=(0, hash((text, extra)) % 10**15))
 
     @property
-    def project(self) -> Project:
+    def project(self) -> ScenesProject:
         """The project as configured now."""
-        return open_project(self.folder / "tilewright.toml")
+        found = open_project(self.folder / "tilewright.toml")
+        assert isinstance(found, ScenesProject)
+        return found
 
     def add_scene(self, name: str, *, day: str = "20260101", column: int = 0, columns: int = 256, base: int = 100) -> Path:
         """Write a two-band scene that covers all rows, and `columns` pixel columns of the area from `column` on."""

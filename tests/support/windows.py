@@ -13,7 +13,7 @@ import rasterio
 from shapely.geometry import box
 
 from assets.grid import Grid, Tile
-from resources.config import GridConfig, ProductConfig
+from resources.config_scenes import GridConfig, ProductConfig
 from resources.keys import digest_file, digest_of
 from resources.units import UnitState
 from resources.windows import BatchWindow

@@ -14,7 +14,7 @@ CHANGED = WindowNews(
     fingerprint="a",
     is_planned=True,
     is_planned_so=False,
-    has_scenes=True,
+    has_inputs=True,
     is_being_written=False,
     opens_at=NOW - timedelta(hours=1),
 )
@@ -86,12 +86,12 @@ def test_a_planned_window_is_woken_before_its_schedule() -> None:
 
 def test_an_unplanned_window_without_scenes_is_nobodys_business() -> None:
     """Nothing there and nothing planned: quiet."""
-    assert decided(replace(CHANGED, is_planned=False, has_scenes=False)).windows == ()
+    assert decided(replace(CHANGED, is_planned=False, has_inputs=False)).windows == ()
 
 
 def test_scenes_that_are_all_gone_wake_a_planned_window() -> None:
     """When every scene of a planned window was withdrawn, its plan must follow."""
-    assert decided(replace(CHANGED, has_scenes=False)).windows == ("w1",)
+    assert decided(replace(CHANGED, has_inputs=False)).windows == ("w1",)
 
 
 def test_a_busy_window_is_looked_at_afterwards() -> None:

@@ -36,7 +36,7 @@ from assets.tile_index import (
     write_tile_index,
 )
 from assets.window_tiles import window_tiles
-from resources.config import GridConfig, ProductConfig
+from resources.config_scenes import GridConfig, ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.keys import unit_key
 from resources.units import UnitState

@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assets.forecast import NO_SCENE, LeftOut, WindowForecast, left_out
+from assets.forecast import WindowForecast
 from assets.scenes.model import Scene, SceneListing, SceneVerdict, Stranger
+from assets.scenes_survey import NO_SCENE, not_used
+from assets.survey import LeftOut
 from pipelines.cli.plan import LEFT_OUT_SHOWN, _is_empty, _print_left_out
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
@@ -30,7 +32,7 @@ LISTING = SceneListing(
 
 def test_whatever_is_not_used_is_named_with_its_reason() -> None:
     """Every scene but the accepted ones, then files that are no scenes; nothing is silently left out of a plan."""
-    assert left_out(LISTING) == (
+    assert not_used(LISTING) == (
         LeftOut("waits", "WAITING", "waits is so"),
         LeftOut("other-day", "OUTSIDE_AREA", "other-day is so"),
         LeftOut("undated", "UNDATED", "undated is so"),
@@ -40,7 +42,7 @@ def test_whatever_is_not_used_is_named_with_its_reason() -> None:
 
 def test_a_window_s_plan_names_its_own_scenes_and_those_of_no_window() -> None:
     """A plan of one window leaves out what belongs to another."""
-    assert [item.name for item in left_out(LISTING, window="2024-06-01")] == ["waits", "undated", "readme.txt"]
+    assert [item.name for item in not_used(LISTING, window="2024-06-01")] == ["waits", "undated", "readme.txt"]
 
 
 def test_many_files_left_out_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,5 +59,5 @@ def test_many_files_left_out_are_counted(capsys: pytest.CaptureFixture[str]) -> 
 def test_windows_of_which_there_is_nothing_to_say_are_empty() -> None:
     """A window with a scene, or with units, is told; the thousands without either are not."""
     assert _is_empty(WindowForecast("2024-06-01"))
-    assert not _is_empty(WindowForecast("2024-06-01", scenes=1))
+    assert not _is_empty(WindowForecast("2024-06-01", inputs=1))
     assert not _is_empty(WindowForecast("2024-06-01", superseded=1))

@@ -13,7 +13,8 @@ import shapely
 from shapely.geometry import MultiPolygon, Point, Polygon, box
 
 from assets.grid import Grid, Tile, read_area
-from resources.config import Config, GridConfig, load_config
+from resources.config import Config, load_config
+from resources.config_scenes import GridConfig
 from resources.errors import ConfigurationError
 
 ROCKIES = box(-105.9, 40.1, -105.4, 40.6)

@@ -15,7 +15,8 @@ from assets.products.fit import Fit, fit_of, overview_for
 from assets.products.masks import masked_out
 from assets.products.model import bands_required, check_products, order_scenes, output_names
 from assets.products.render import finished
-from resources.config import MaskConfig, ProductConfig, load_config
+from resources.config import load_config
+from resources.config_scenes import MaskConfig, ProductConfig
 from resources.errors import ConfigurationError, UnitRejected
 
 NAN = float("nan")

@@ -29,7 +29,7 @@ from assets.scenes.model import Scene, SceneVerdict
 from assets.state_map import STYLES, state_counts, state_drawing, state_map
 from assets.thumbnails import data_uri, mosaic_picture, spread, stretch, tile_thumbnail
 from assets.window_tiles import window_tiles
-from resources.config import ProductConfig
+from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, TransientError, UnitRejected
 from resources.keys import unit_key
 from resources.units import UnitState

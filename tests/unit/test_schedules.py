@@ -65,13 +65,14 @@ def test_the_last_window_of_a_configured_end_is_run() -> None:
 def test_a_window_is_one_request_or_few() -> None:
     """All tiles of a window go into one ranged request, or into as few as the bound on partitions allows."""
     tiles = [f"t{number}" for number in range(5)]
+    names = [f"w|{tile}" for tile in tiles]
     dimensions = {"batch_window": dg.StaticPartitionsDefinition(["w"]), "tile": dg.StaticPartitionsDefinition(tiles)}
     watched = Watched("tiles", dg.MultiPartitionsDefinition(dimensions), ("job",))
-    one = window_requests(watched, tiles, "w", sensors=SensorConfig(), run_key="k", only_due=False)
+    one = window_requests(watched, names, "w", sensors=SensorConfig(), run_key="k", only_due=False)
     assert [(r.tags["dagster/asset_partition_range_start"], r.tags["dagster/asset_partition_range_end"]) for r in one] == [
         ("w|t0", "w|t4")
     ]
-    few = window_requests(watched, tiles, "w", sensors=SensorConfig(partitions_per_run=2), run_key="k", only_due=True)
+    few = window_requests(watched, names, "w", sensors=SensorConfig(partitions_per_run=2), run_key="k", only_due=True)
     assert [request.run_key for request in few] == ["k|0", "k|1", "k|2"]
     assert few[2].partition_key == "w|t4"
     assert {request.tags["tilewright/only_due"] for request in few} == {"true"}

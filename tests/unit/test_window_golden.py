@@ -23,7 +23,7 @@ from assets.grid import Grid
 from assets.report import AbsentScene, ReportRequest
 from assets.window_tiles import WindowTiles, window_tiles
 from assets.zone_file import zone_file_digest
-from resources.config import ZonesConfig
+from resources.config_scenes import ZonesConfig
 from resources.keys import digest_of
 from resources.units import UnitState
 from tests.support.windows import ORIGIN, PRODUCT, WINDOW, metric_grid, tile_row, write_tile

@@ -27,7 +27,7 @@ from assets.zones import (
     zone_ingredients,
     zone_statistics_uri,
 )
-from resources.config import GridConfig, ZonesConfig
+from resources.config_scenes import GridConfig, ZonesConfig
 from resources.errors import ConfigurationError, ErrorKind, TransientError, UnitRejected
 from resources.keys import unit_key
 from resources.units import UnitState
