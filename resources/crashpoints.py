@@ -35,6 +35,7 @@ POINTS = (
     "promote.linked",
     "promote.synced",
     "record.open",
+    "record.rows",
     "record.committed",
 )
 

@@ -51,18 +51,42 @@ class RunOutcome(StrEnum):
 
 
 Metrics = Mapping[str, Any]
-Work = Callable[[Path], Metrics]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row for a table of the ledger database (`resources.row_tables`): column names and plain values."""
+
+    table: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a work function says of its output beside the file.
+
+    `rows` are written in the transaction that records the completion, by the attempt that wins it and by no other. `revision`
+    takes the place of the planned one: it is known only now, e.g. because it covers content that had to be fetched.
+    """
+
+    metrics: Metrics = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    revision: str | None = None
+
+
+Work = Callable[[Path], Metrics | Made]
 Validate = Callable[[Path], None]
-Recover = Callable[[Path], Metrics]
+Recover = Callable[[Path], Metrics | Made]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedUnit:
     """One unit the plan wants done.
 
-    `output_uri` is relative to the store's root and unique among COMPLETE units. `inputs` are digests of the inputs the unit
-    reads, for the rejected-input check; `source` names what the breaker watches. `spec` holds the key's ingredients as plain
-    JSON values, so that a person can be told why a key changed.
+    `output_uri` is unique among COMPLETE units. Relative to the store's root it names a file, or a directory if its last part
+    ends in `.pages`; `row:<table>/<natural key>` is a row of the ledger database. `inputs` are digests of the inputs the unit
+    reads, for the rejected-input check; `source` names what the breaker watches. `spec` holds the key's ingredients as plain JSON
+    values, so that a person can be told why a key changed.
     """
 
     key: str
@@ -91,10 +115,11 @@ class PartitionPlan:
 class UnitOfWork:
     """A planned unit with the picklable functions that make and validate it.
 
-    `work(path)` writes the output to `path`, a staging name, and returns its metrics as plain JSON values. `validate(path)`
-    opens the staged file again and raises `UnitRejected` (kind INVALID_OUTPUT) if it is not what was planned. `recover(path)`
-    reads the metrics back from an output that was promoted but never recorded. `replaces` is true only for window outputs, which
-    keep one name and are overwritten whole.
+    `work(path)` writes the output to `path`, a staging name, and returns its metrics as plain JSON values, or `Made`. For a row,
+    `path` is scratch that may be left unwritten, and `Made.rows` holds the row. `validate(path)` opens the staged output again
+    and raises `UnitRejected` (kind INVALID_OUTPUT) if it is not what was planned. `recover(path)` says again of an output that
+    was promoted but never recorded what `work` said. `replaces` is true only for window outputs, which keep one name and are
+    overwritten whole.
     """
 
     unit: PlannedUnit
@@ -115,6 +140,8 @@ class Completion:
     size_bytes: int
     metrics: Metrics = field(default_factory=dict)
     duration_s: float = 0.0
+    rows: tuple[Row, ...] = ()
+    revision: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ them. SQLite and PostgreSQL keep the same promises with the same statements.
 from __future__ import annotations
 
 from resources.ledger.facade import Ledger
+from resources.ledger.facts import Capture, EventRow, Observation, RecordRow
 from resources.ledger.opening import open_ledger, open_ledger_at
 from resources.ledger.rows import (
     AlertRow,
@@ -29,9 +30,11 @@ from resources.ledger.rows import (
 
 __all__ = [
     "AlertRow",
+    "Capture",
     "Counts",
     "DeadLetter",
     "DuePartition",
+    "EventRow",
     "FilePin",
     "HistoryEntry",
     "HolderRow",
@@ -39,8 +42,10 @@ __all__ = [
     "Ledger",
     "LetterStatus",
     "Marker",
+    "Observation",
     "PartitionRow",
     "PlanChange",
+    "RecordRow",
     "RejectedInput",
     "RequestRow",
     "RunRow",

@@ -7,19 +7,23 @@ late writer finds its attempt over and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, false, null, or_, select, update
+from sqlalchemy import Connection, bindparam, false, func, null, or_, select, update
 from sqlalchemy.exc import IntegrityError as ConstraintError
 
+from resources.crashpoints import reach
 from resources.errors import ErrorKind, Verdict
-from resources.ledger.connection import Connected, chunks
+from resources.ledger.connection import chunks
 from resources.ledger.endings import END_ATTEMPT, ending
 from resources.ledger.leavers import GONE
 from resources.ledger.letters import UNIT, add_notes, close_letters, open_unit_letters
+from resources.ledger.row_outputs import OfferedRow, RowOutputs, standing_rows
 from resources.ledger.rows import LetterStatus, dump
 from resources.ledger.schema import attempts, units
+from resources.row_tables import is_row_uri
 from resources.units import RUNNABLE_STATES, AttemptOutcome, Completion, UnitState
 
 _ADOPTABLE = [*sorted(RUNNABLE_STATES), UnitState.QUARANTINED]
@@ -33,6 +37,7 @@ _COMPLETE_UNIT = (
         output_digest=bindparam("b_digest"),
         output_size=bindparam("b_size"),
         metrics=bindparam("b_metrics"),
+        revision=func.coalesce(bindparam("b_revision"), units.c.revision),
         completed_at=bindparam("b_now"),
         suspect=false(),
         error_kind=null(),
@@ -50,6 +55,7 @@ _KEEP_OUTPUT = (
         output_digest=bindparam("b_digest"),
         output_size=bindparam("b_size"),
         metrics=bindparam("b_metrics"),
+        revision=func.coalesce(bindparam("b_revision"), units.c.revision),
         completed_at=bindparam("b_now"),
         suspect=false(),
     )
@@ -67,7 +73,7 @@ _END_SUCCESS = (
 )
 
 
-class Completions(Connected):
+class Completions(RowOutputs):
     """Writes about outputs."""
 
     def complete(self, run_id: str, completions: Sequence[Completion]) -> set[str]:
@@ -75,7 +81,7 @@ class Completions(Connected):
 
         A unit whose output URI another COMPLETE unit has does not win: it is quarantined as DUPLICATE_KEY with a dead letter that
         names the other; the rest of the group is recorded. One that left the plan meanwhile does not win, but its output is on
-        record as its own. After a crash: all of the group is recorded, or none.
+        record as its own. Rows are written in the same transaction. After a crash: all of the group is recorded, or none.
         """
         return self._record_outputs(completions, run_id=run_id)
 
@@ -101,9 +107,8 @@ class Completions(Connected):
     def _record_group(self, connection: Connection, completions: Sequence[Completion], *, run_id: str | None) -> set[str]:
         now = self.clock()
         by_key = {completion.unit_key: completion for completion in completions}
-        statement = select(units.c.id, units.c.key, units.c.attempt, units.c.state, units.c.output_uri).where(
-            units.c.key.in_(list(by_key))
-        )
+        columns = (units.c.id, units.c.key, units.c.attempt, units.c.state, units.c.output_uri, units.c.window)
+        statement = select(*columns).where(units.c.key.in_(list(by_key)))
         if run_id is None:
             statement = statement.where(units.c.state.in_(_ADOPTABLE))
         else:
@@ -125,6 +130,8 @@ class Completions(Connected):
                 taken[uri] = row.key
                 winners.append(row)
         if winners:
+            self._write_rows_of(connection, winners, by_key, now=now)
+            reach("record.rows", run_id or "")
             self._record_winners(connection, winners, by_key, now=now)
         if run_id is None:
             close_letters(connection, UNIT, [row.key for row in winners], LetterStatus.RESOLVED, now=now)
@@ -140,7 +147,7 @@ class Completions(Connected):
     def _record_leavers(self, connection: Connection, by_key: dict[str, Completion], *, run_id: str, now: datetime) -> None:
         """Outputs of units that left the plan while this very attempt ran: theirs if they return, and nobody's else."""
         rows = connection.execute(
-            select(units.c.id, units.c.key, units.c.attempt)
+            select(units.c.id, units.c.key, units.c.attempt, units.c.window)
             .where(
                 units.c.key.in_(list(by_key)),
                 units.c.state.in_(GONE),
@@ -152,22 +159,23 @@ class Completions(Connected):
         ).all()
         mine = [row for row in rows if row.attempt == by_key[row.key].attempt]
         taken = self._taken_uris(connection, {by_key[row.key].output_uri for row in mine}) if mine else {}
-        values = []
-        for row in mine:
-            done = by_key[row.key]
-            if taken.setdefault(done.output_uri, row.key) == row.key:
-                values.append(
-                    {
-                        "b_id": row.id,
-                        "b_uri": done.output_uri,
-                        "b_digest": done.digest,
-                        "b_size": done.size_bytes,
-                        "b_metrics": dump(dict(done.metrics)),
-                        "b_now": now,
-                    }
-                )
-        if values:
+        kept = [row for row in mine if taken.setdefault(by_key[row.key].output_uri, row.key) == row.key]
+        if kept:
+            self._write_rows_of(connection, kept, by_key, now=now)
+            values = [_recorded(row, by_key[row.key], now=now) | {"b_uri": by_key[row.key].output_uri} for row in kept]
             connection.execute(_KEEP_OUTPUT, values)
+
+    def _write_rows_of(
+        self, connection: Connection, rows: Sequence[Any], by_key: dict[str, Completion], *, now: datetime
+    ) -> None:
+        """Write what these units say in rows; for a unit whose output is a row, record the row that stands now."""
+        offered = [OfferedRow(row.key, row.window, said) for row in rows for said in by_key[row.key].rows]
+        if not offered:
+            return
+        self.write_rows(connection, offered, now=now)
+        by_uri = {by_key[row.key].output_uri: row.key for row in rows if is_row_uri(by_key[row.key].output_uri)}
+        for uri, (digest, size) in standing_rows(connection, by_uri).items():
+            by_key[by_uri[uri]] = replace(by_key[by_uri[uri]], digest=digest, size_bytes=size)
 
     @staticmethod
     def _record_winners(connection: Connection, rows: Sequence[Any], by_key: dict[str, Completion], *, now: datetime) -> None:
@@ -176,20 +184,7 @@ class Completions(Connected):
         ]
         if moved:
             connection.execute(_MOVE_OUTPUT, moved)
-        values = []
-        for row in rows:
-            done = by_key[row.key]
-            values.append(
-                {
-                    "b_id": row.id,
-                    "b_attempt": row.attempt,
-                    "b_state": row.state,
-                    "b_digest": done.digest,
-                    "b_size": done.size_bytes,
-                    "b_metrics": dump(done.metrics if type(done.metrics) is dict else dict(done.metrics)),
-                    "b_now": now,
-                }
-            )
+        values = [_recorded(row, by_key[row.key], now=now) | {"b_attempt": row.attempt, "b_state": row.state} for row in rows]
         connection.execute(_COMPLETE_UNIT, values)
 
     @staticmethod
@@ -251,3 +246,15 @@ class Completions(Connected):
                 add_notes(connection, ids, "returned", now=now, kind=kind, reason=reason)
                 returned += len(ids)
         return returned
+
+
+def _recorded(row: Any, done: Completion, *, now: datetime) -> dict[str, Any]:
+    """Parameters that say what a unit's output is."""
+    return {
+        "b_id": row.id,
+        "b_digest": done.digest,
+        "b_size": done.size_bytes,
+        "b_metrics": dump(done.metrics if type(done.metrics) is dict else dict(done.metrics)),
+        "b_revision": done.revision,
+        "b_now": now,
+    }

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import IntegrityError as ConstraintError
@@ -24,6 +24,7 @@ Clock = Callable[[], datetime]
 T = TypeVar("T")
 
 KEYS_PER_STATEMENT = 1000
+ROWS_PER_PAGE = 1000
 WRITE_OPTION = "tilewright_write"
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -119,6 +120,18 @@ class Connected:
         """A write transaction: all of it, or nothing. After a crash: nothing of it happened."""
         with translated_errors(), self._write_engine.begin() as connection:
             yield connection
+
+    def pages(self, statement: Select[Any], order: ColumnElement[Any]) -> Iterator[Row[Any]]:
+        """Rows in the order of a column that is never twice the same, by pages: a slow reader must not hold a transaction."""
+        ordered = statement.add_columns(order.label("page_end")).order_by(order).limit(ROWS_PER_PAGE)
+        page = ordered
+        while True:
+            with self.reading() as connection:
+                rows = connection.execute(page).all()
+            yield from rows
+            if len(rows) < ROWS_PER_PAGE:
+                return
+            page = ordered.where(order > rows[-1].page_end)
 
     def insert(self, table: Table) -> Any:
         """An INSERT that knows ON CONFLICT."""

@@ -1,7 +1,8 @@
 """Tables of the ledger: SQLAlchemy Core, the same on SQLite and PostgreSQL.
 
-Belongs here: columns, constraints and indices. Every promise the database can keep by itself is a constraint here: one row for a
-unit key, one open dead letter for a subject, one COMPLETE unit for an output URI, one alert for a fact.
+Belongs here: columns, constraints and indices; those of row outputs and captures are in `schema_rows`. Every promise the
+database can keep by itself is a constraint: one row for a unit key, one open dead letter for a subject, one COMPLETE unit for an
+output URI, one alert for a fact.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD_REVISION = "0001"
+HEAD_REVISION = "0002"
 """The newest migration. A ledger that says this needs no migration, and alembic need not be imported."""
 
 UNSETTLED_SQL = "state IN ('PENDING', 'RUNNING', 'FAILED')"
@@ -75,7 +76,7 @@ metadata = MetaData(
     }
 )
 
-_Id = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER PRIMARY KEY is SQLite's own row number
+RowId = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER PRIMARY KEY is SQLite's own row number
 
 facts = Table("facts", metadata, Column("name", String, primary_key=True), Column("value", Text, nullable=False))
 """Single facts by name: the store's identity, the last request number."""
@@ -97,7 +98,7 @@ inspections = Table("inspections", metadata, Column("digest", String, primary_ke
 partitions = Table(
     "partitions",
     metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", RowId, primary_key=True),
     Column("asset", String, nullable=False),
     Column("partition", String, nullable=False),
     Column("window", String),
@@ -114,7 +115,7 @@ partitions = Table(
 units = Table(
     "units",
     metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", RowId, primary_key=True),
     Column("key", String(64), nullable=False, unique=True),
     Column("revision", String, nullable=False),
     Column("asset", String, nullable=False),
@@ -163,19 +164,19 @@ Index(
 membership = Table(
     "membership",
     metadata,
-    Column("partition_id", _Id, ForeignKey("partitions.id"), primary_key=True),
-    Column("unit_id", _Id, ForeignKey("units.id"), primary_key=True),
+    Column("partition_id", RowId, ForeignKey("partitions.id"), primary_key=True),
+    Column("unit_id", RowId, ForeignKey("units.id"), primary_key=True),
     Index(None, "unit_id"),
     sqlite_with_rowid=False,
 )
 
-leavers = Table("leavers", metadata, Column("unit_id", _Id, ForeignKey("units.id"), primary_key=True), sqlite_with_rowid=False)
+leavers = Table("leavers", metadata, Column("unit_id", RowId, ForeignKey("units.id"), primary_key=True), sqlite_with_rowid=False)
 """Units taken out of a partition and not yet looked at again: emptied at the end of every plan, also after a crash."""
 
 attempts = Table(
     "attempts",
     metadata,
-    Column("unit_id", _Id, ForeignKey("units.id"), primary_key=True),
+    Column("unit_id", RowId, ForeignKey("units.id"), primary_key=True),
     Column("number", Integer, primary_key=True),
     Column("round", Integer, nullable=False),
     Column("run_id", String, nullable=False),
@@ -195,8 +196,8 @@ attempts = Table(
 skips = Table(
     "skips",
     metadata,
-    Column("run_number", _Id, ForeignKey("runs.number"), primary_key=True),
-    Column("unit_id", _Id, ForeignKey("units.id"), primary_key=True),
+    Column("run_number", RowId, ForeignKey("runs.number"), primary_key=True),
+    Column("unit_id", RowId, ForeignKey("units.id"), primary_key=True),
     Column("at", UtcTime, nullable=False),
     Index(None, "unit_id"),
     sqlite_with_rowid=False,
@@ -205,8 +206,8 @@ skips = Table(
 notes = Table(
     "notes",
     metadata,
-    Column("id", _Id, primary_key=True),
-    Column("unit_id", _Id, ForeignKey("units.id"), nullable=False),
+    Column("id", RowId, primary_key=True),
+    Column("unit_id", RowId, ForeignKey("units.id"), nullable=False),
     Column("at", UtcTime, nullable=False),
     Column("what", String, nullable=False),
     Column("error_kind", String),
@@ -232,7 +233,7 @@ rejected_inputs = Table(
 dead_letters = Table(
     "dead_letters",
     metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", RowId, primary_key=True),
     Column("subject", String(8), nullable=False),
     Column("subject_key", String, nullable=False),
     Column("name", Text, nullable=False),
@@ -267,7 +268,7 @@ Index(
 runs = Table(
     "runs",
     metadata,
-    Column("number", _Id, primary_key=True),
+    Column("number", RowId, primary_key=True),
     Column("run_id", String, nullable=False, unique=True),
     Column("asset", String, nullable=False),
     Column("partitions", Text, nullable=False),
@@ -285,7 +286,7 @@ runs = Table(
 lease_holders = Table(
     "lease_holders",
     metadata,
-    Column("partition_id", _Id, ForeignKey("partitions.id"), primary_key=True),
+    Column("partition_id", RowId, ForeignKey("partitions.id"), primary_key=True),
     Column("run_id", String, nullable=False),
     Column("pid", Integer, nullable=False),
     Column("host", String, nullable=False),
@@ -297,7 +298,7 @@ lease_holders = Table(
 requests = Table(
     "requests",
     metadata,
-    Column("partition_id", _Id, ForeignKey("partitions.id"), primary_key=True),
+    Column("partition_id", RowId, ForeignKey("partitions.id"), primary_key=True),
     Column("number", BigInteger, nullable=False),
     Column("run_key", String, nullable=False),
     Column("requested_at", UtcTime, nullable=False),
@@ -322,7 +323,7 @@ markers = Table(
 alerts = Table(
     "alerts",
     metadata,
-    Column("id", _Id, primary_key=True),
+    Column("id", RowId, primary_key=True),
     Column("fingerprint", String, nullable=False, unique=True),
     Column("title", Text, nullable=False),
     Column("body", Text, nullable=False),
@@ -345,16 +346,3 @@ alert_deliveries = Table(
     sqlite_with_rowid=False,
 )
 """When a channel last took an alert, so that one that is down neither hides it from the others nor doubles it there."""
-
-events = Table(
-    "events",
-    metadata,
-    Column("id", _Id, primary_key=True),
-    Column("event_key", String, nullable=False, unique=True),
-    Column("unit_key", String(64), nullable=False),
-    Column("kind", String, nullable=False),
-    Column("at", UtcTime, nullable=False),
-    Column("detail", Text, nullable=False),
-    Index(None, "unit_key"),
-)
-"""Appended facts about outputs, one for an event key."""

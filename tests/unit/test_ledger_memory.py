@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError as NotTwice
 
 from resources.errors import IntegrityError
 from resources.ledger import FilePin, Ledger, RequestRow
-from resources.ledger.schema import alerts, events
+from resources.ledger.schema import alerts
+from resources.ledger.schema_rows import preservation_events
 from resources.units import RunOutcome, RunSummary, UnitState
 from tests.support.ledgers import (
     ASSET,
@@ -219,9 +220,15 @@ def test_times_are_exact_and_utc(ledger: Ledger, clock: MovableClock) -> None:
     ("table", "values"),
     [
         (alerts, {"fingerprint": "f", "title": "t", "body": "b", "severity": "error", "is_standing": False, "created_at": START}),
-        (events, {"event_key": "k", "unit_key": "a" * 64, "kind": "ingestion", "at": START, "detail": "{}"}),
+        (
+            preservation_events,
+            {
+                **dict.fromkeys(("event_id", "event_type", "content_digest", "operation", "outcome", "agent", "window"), "x"),
+                **{"detail": "{}", "linked": "[]", "at": START, "unit_key": "a" * 64, "output_uri": "u", "size_bytes": 1},
+            },
+        ),
     ],
-    ids=["alerts", "events"],
+    ids=["alerts", "preservation_events"],
 )
 def test_the_database_itself_refuses_a_fact_twice(ledger: Ledger, table: Table, values: dict[str, object]) -> None:
     """Appended facts have their key under a unique constraint: also a writer that does not look first cannot write one twice."""
