@@ -21,7 +21,8 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from assets.grid import TileBox, outline
-from assets.window_tiles import CompleteTile, WindowTiles, relative_href
+from assets.page import relative_href
+from assets.window_tiles import CompleteTile, WindowTiles
 from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 

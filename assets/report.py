@@ -7,18 +7,18 @@ Names and reasons come from outside and are escaped; the page's own policy lets 
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from assets.grid import Tile
-from assets.state_map import STYLES, state_counts, state_drawing, state_map
+from assets.page import check_page, relative_href, render
+from assets.state_map import state_counts, state_drawing, state_map
+from assets.state_styles import STYLES
 from assets.thumbnails import data_uri, mosaic_picture, png, spread, stretch
 from assets.tile_mosaic import TileMosaic
-from assets.window_tiles import CompleteTile, WindowTiles, relative_href
+from assets.window_tiles import CompleteTile, WindowTiles
 from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 from resources.keys import digest_of
@@ -30,7 +30,6 @@ _SCENES_MAX = 200
 _PICTURED_MAX = 1_024
 _SAMPLES = 6
 _SAMPLE_PX = 192
-_KEY = re.compile(r'<meta name="tilewright:unit_key" content="([0-9a-f]+)">')
 
 
 class SceneLike(Protocol):
@@ -121,24 +120,13 @@ def write_report(request: ReportRequest, path: Path) -> dict[str, Any]:
 
     Raises as `TileMosaic` when a tile is gone or not what was recorded. After a crash: a staged file that the sweep removes.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("assets", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["visible"] = visible
-    environment.filters["size"] = _size
-    environment.filters["share"] = lambda share: "none" if share is None else f"{100 * share:.1f} %"
     tiles = request.tiles
     counts = state_counts(tiles)
     drawing = state_drawing(tiles, request.places)
-    page = environment.get_template("window_report.html.j2").render(
-        request=request,
+    page = render(
+        "window_report.html.j2",
+        unit_key=request.unit_key,
+        window=tiles.window,
         tiles=tiles,
         planned=sum(counts.values()),
         counts=[(style, counts[state]) for state, style in STYLES.items()],
@@ -159,20 +147,7 @@ def write_report(request: ReportRequest, path: Path) -> dict[str, Any]:
 
 def validate_report(request: ReportRequest, path: Path) -> None:
     """Open a staged page again. Raises `UnitRejected` (INVALID_OUTPUT) unless it is whole and bears the request's key."""
-    try:
-        page = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnitRejected(
-            f"the staged {request.uri} cannot be read back: {error}", kind=ErrorKind.INVALID_OUTPUT, unit_key=request.unit_key
-        ) from error
-    key = _KEY.search(page)
-    if key is None or key[1] != request.unit_key or not page.endswith("</html>\n"):
-        raise UnitRejected(
-            f"the staged {request.uri}: found key {key and key[1]} and {len(page)} characters; "
-            f"expected key {request.unit_key} and a page that ends with </html>",
-            kind=ErrorKind.INVALID_OUTPUT,
-            unit_key=request.unit_key,
-        )
+    check_page(path, uri=request.uri, unit_key=request.unit_key)
 
 
 def write_report_map(request: ReportRequest, path: Path) -> dict[str, Any]:
@@ -208,11 +183,6 @@ def validate_report_map(request: ReportRequest, path: Path) -> None:
             kind=ErrorKind.INVALID_OUTPUT,
             unit_key=request.unit_key,
         )
-
-
-def visible(text: str) -> str:
-    """`text` with characters that would hide or reorder it written as escapes, e.g. a line break or a right-to-left override."""
-    return "".join(char if char == " " or unicodedata.category(char)[0] not in "CZ" else f"\\u{ord(char):04x}" for char in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +237,3 @@ def _samples(request: ReportRequest, complete: Sequence[CompleteTile]) -> tuple[
             picture = png(stretch(mosaic.read_small(tile, bands, side=side)))
             samples.append(_Sample(tile, relative_href(tile.output_uri, from_uri=request.uri), data_uri(picture)))
     return tuple(samples)
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

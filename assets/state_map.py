@@ -5,13 +5,14 @@ A place is shown in the worst state of its products. No basemap and no coordinat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from assets.grid import Tile
+from assets.state_styles import STYLES
 from assets.window_tiles import WindowTiles
 from resources.units import UnitState
 
@@ -21,23 +22,6 @@ _MAP_PX = 720
 _CELL_PX_MAX = 56
 
 
-@dataclass(frozen=True, slots=True)
-class StateStyle:
-    """How a state is shown and called."""
-
-    label: str
-    colour: str
-    mark: str
-
-
-STYLES: Mapping[UnitState, StateStyle] = {
-    UnitState.COMPLETE: StateStyle("complete", "#2a9d8f", ""),
-    UnitState.DISMISSED: StateStyle("dismissed", "#7a6fa8", "-"),
-    UnitState.PENDING: StateStyle("not attempted", "#aab4c2", "…"),
-    UnitState.FAILED: StateStyle("failed, will be tried again", "#e9a23b", "!"),
-    UnitState.QUARANTINED: StateStyle("quarantined", "#c8385a", "\u00d7"),
-}
-"""From best to worst."""
 _RANK = {state: number for number, state in enumerate(STYLES, start=1)}
 _EMPTY = "#f1f3f6"
 

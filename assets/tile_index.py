@@ -18,7 +18,8 @@ from typing import Any
 import shapely
 
 from assets.grid import Bounds, Grid
-from assets.window_tiles import WindowTiles, band_names, relative_href
+from assets.page import relative_href
+from assets.window_tiles import WindowTiles, band_names
 from resources.config_scenes import ProductConfig
 from resources.errors import ErrorKind, UnitRejected
 

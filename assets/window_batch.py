@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from resources.keys import canonical, unit_key
 from resources.ledger import Ledger, UnitRow
-from resources.units import PartitionPlan, UnitOfWork
+from resources.units import PartitionPlan, PlannedUnit, UnitOfWork, Validate, Work
+
+
+def window_unit(
+    product: str, uri: str, ingredients: Mapping[str, Any], *, work: Work, validate: Validate, source: str = "store"
+) -> UnitOfWork:
+    """The unit of one window output: a file that keeps its name, `uri`, and is made again when its ingredients change.
+
+    `ingredients` are the arguments of `unit_key`; their destination names the window. What it is made from is in the key alone.
+    """
+    planned = PlannedUnit(
+        key=unit_key(**ingredients),
+        product=product,
+        window=ingredients["destination"]["window"],
+        output_uri=uri,
+        source=source,
+        spec=json.loads(canonical({name: ingredients[name] for name in ("operation", "version", "settings", "destination")})),
+    )
+    return UnitOfWork(planned, work, validate, replaces=True)
 
 
 class WindowBatch:

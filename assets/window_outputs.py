@@ -6,8 +6,7 @@ outputs say what is absent, and their keys change when it comes.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,14 +33,14 @@ from assets.tile_index import (
     validate_tile_index,
     write_tile_index,
 )
-from assets.window_batch import WindowBatch
+from assets.window_batch import WindowBatch, window_unit
 from assets.window_tiles import WindowTiles, band_names, window_tiles
 from assets.zone_file import zone_file_digest
 from assets.zones import ZonesRequest, validate_zone_statistics, write_zone_statistics, zone_ingredients, zone_statistics_uri
 from resources.config_scenes import ProductConfig
-from resources.keys import canonical, unit_key
+from resources.keys import unit_key
 from resources.ledger import UnitRow
-from resources.units import Metrics, PlannedUnit, UnitOfWork, Validate, Work
+from resources.units import Metrics, UnitOfWork
 
 
 def catalogue_batch(project: ScenesProject, windows: Sequence[str], rows: Iterable[UnitRow]) -> WindowBatch:
@@ -107,10 +106,9 @@ def _report(
         links=links,
         store_dir=project.config.store_dir,
     )
-    return _unit(
+    return window_unit(
         f"{REPORT}.{uri.rpartition('.')[2]}",
         uri,
-        tiles,
         ingredients,
         work=partial(write, request),
         validate=partial(validate, request),
@@ -130,8 +128,8 @@ def _catalogue(project: ScenesProject, tiles: WindowTiles) -> UnitOfWork:
     key = unit_key(**ingredients)
     uri = catalogue_uri(tiles.window.key)
     request = CatalogueRequest(unit_key=key, uri=uri, tiles=tiles, products=project.config.products)
-    return _unit(
-        CATALOGUE, uri, tiles, ingredients, work=partial(write_catalogue, request), validate=partial(validate_catalogue, request)
+    return window_unit(
+        CATALOGUE, uri, ingredients, work=partial(write_catalogue, request), validate=partial(validate_catalogue, request)
     )
 
 
@@ -148,10 +146,9 @@ def _tile_index(project: ScenesProject, tiles: WindowTiles, product: ProductConf
         resolution=project.grid.resolution,
         extent=extent,
     )
-    return _unit(
+    return window_unit(
         f"tile_index.{product.name}",
         uri,
-        tiles,
         ingredients,
         work=partial(write_tile_index, request),
         validate=partial(validate_tile_index, request),
@@ -181,28 +178,13 @@ def _zones(project: ScenesProject, tiles: WindowTiles) -> UnitOfWork:
         store_dir=project.config.store_dir,
         gdal_cache_mb=project.config.executor.gdal_cache_mb,
     )
-    return _unit(
+    return window_unit(
         ZONES,
         uri,
-        tiles,
         ingredients,
         work=partial(write_zone_statistics, request),
         validate=partial(validate_zone_statistics, request),
     )
-
-
-def _unit(
-    product: str, uri: str, tiles: WindowTiles, ingredients: Mapping[str, object], *, work: Work, validate: Validate
-) -> UnitOfWork:
-    planned = PlannedUnit(
-        key=unit_key(**ingredients),  # type: ignore[arg-type]
-        product=product,
-        window=tiles.window.key,
-        output_uri=uri,
-        source="store",
-        spec=json.loads(canonical({name: ingredients[name] for name in ("operation", "version", "settings", "destination")})),
-    )
-    return UnitOfWork(planned, work, validate, replaces=True)
 
 
 def _by_window(project: ScenesProject, windows: Sequence[str], rows: Iterable[UnitRow]) -> dict[str, WindowTiles]:

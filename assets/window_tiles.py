@@ -6,7 +6,6 @@ Belongs here: the values that catalogue, zone statistics and report share, taken
 from __future__ import annotations
 
 import math
-import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -196,11 +195,6 @@ def finite(value: object) -> float | None:
     if value is None or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
-
-
-def relative_href(target_uri: str, *, from_uri: str) -> str:
-    """`target_uri` as seen from the folder of `from_uri`; both are relative to the store."""
-    return posixpath.relpath(target_uri, posixpath.dirname(from_uri) or ".")
 
 
 def _used(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> Sequence[object]:

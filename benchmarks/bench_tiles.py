@@ -18,7 +18,8 @@ from affine import Affine
 from rasterio.warp import transform_bounds
 
 from assets.planning import WindowPlan
-from assets.project import WORKER_PRELOAD, Project, open_project
+from assets.project import open_project
+from assets.scenes_project import ScenesProject
 from assets.stock import list_scenes
 from assets.tiles import TilesBatch
 from benchmarks.measuring import Bound, PeakMemory, paired_ratio, report, wall_s
@@ -55,7 +56,7 @@ class TileProject:
     folder: Path
     width_px: int
 
-    def build(self) -> Project:
+    def build(self) -> ScenesProject:
         """Write scene and configuration; open the project with an empty ledger and store."""
         scenes = self.folder / "scenes"
         scenes.mkdir(parents=True)
@@ -90,7 +91,7 @@ def bare_unit(work: UnitOfWork, path: Path) -> None:
 
 
 def _preload() -> None:
-    for name in WORKER_PRELOAD:
+    for name in ScenesProject.worker_preload:
         __import__(name)
 
 
@@ -98,7 +99,7 @@ def _preload() -> None:
 class Comparison:
     """The two contenders over one project's units."""
 
-    project: Project
+    project: ScenesProject
 
     def works(self) -> list[UnitOfWork]:
         """Work of every tile, from the plan."""

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from assets.grid import Tile
+from assets.page import visible
 from assets.report import (
     AbsentScene,
     ReportRequest,
@@ -21,7 +22,6 @@ from assets.report import (
     report_uris,
     validate_report,
     validate_report_map,
-    visible,
     write_report,
     write_report_map,
 )
