@@ -1,0 +1,192 @@
+"""Local files and object stores through fsspec: content into a file, and the version token of what is there now."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fsspec
+
+from assets.inspections.fetch_model import Fetched, FetchLimits
+from assets.inspections.fetch_uris import STORES, host_of, local_path, redacted, scheme_of
+from assets.inspections.fetch_verdicts import not_found, too_large, transient
+from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, TransientError, UnitRejected
+
+_CHUNK_BYTES = 1 << 20
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
+# what the clients of object stores raise, by class, so that none need be installed
+_BY_CLASS_NAME: dict[str, type[EnvironmentUnfit | TransientError]] = {
+    "botocore.exceptions.NoCredentialsError": EnvironmentUnfit,
+    "botocore.exceptions.PartialCredentialsError": EnvironmentUnfit,
+    "google.auth.exceptions.GoogleAuthError": EnvironmentUnfit,
+    "azure.core.exceptions.ClientAuthenticationError": EnvironmentUnfit,
+    "botocore.exceptions.HTTPClientError": TransientError,
+    "google.auth.exceptions.TransportError": TransientError,
+    "azure.core.exceptions.ServiceRequestError": TransientError,
+    "azure.core.exceptions.ServiceResponseError": TransientError,
+    "aiohttp.client_exceptions.ClientError": TransientError,
+}
+
+
+def take_local(uri: str, target: Path, *, limits: FetchLimits) -> Fetched:
+    """Copy a local file into `target`. Raises `TransientError` when it changed meanwhile, `UnitRejected`, `EnvironmentUnfit`."""
+    path, before = _found(uri, limits)
+    if before.st_size > limits.max_bytes:
+        raise too_large(uri, limits, found=before.st_size)
+    with _opened(uri, path) as source:
+        digest, size_bytes = _copy(source, target, uri=uri, limits=limits)
+    token = _local_token(before)
+    if _local_token(_found(uri, limits)[1]) != token or size_bytes != before.st_size:
+        raise TransientError(f"{redacted(uri)} changed while it was read", kind=ErrorKind.INPUT_CHANGED)
+    return Fetched(redacted(uri), digest, size_bytes, token, None)
+
+
+def local_token(uri: str, *, limits: FetchLimits) -> str:
+    """Size, time of change and inode of a local file. Raises `UnitRejected` or `EnvironmentUnfit` when it is not there."""
+    return _local_token(_found(uri, limits)[1])
+
+
+def take_object(uri: str, target: Path, *, limits: FetchLimits) -> Fetched:
+    """Stream an object into `target`. Raises `TransientError`, `UnitRejected`, `EnvironmentUnfit`."""
+    with store_errors(uri):
+        store = object_store(uri)
+        about = store.info(uri)
+        size = about.get("size")
+        if size is not None and size > limits.max_bytes:
+            raise too_large(uri, limits, found=size)
+        with store.open(uri, "rb") as source:
+            digest, size_bytes = _copy(source, target, uri=uri, limits=limits)
+        # a large object comes in several requests, and may have been replaced between two of them
+        if _object_token(store.info(uri)) != _object_token(about):
+            raise TransientError(f"{redacted(uri)} changed while it was read", kind=ErrorKind.INPUT_CHANGED)
+    if size is not None and size != size_bytes:
+        raise transient(
+            f"{redacted(uri)} was cut short after {size_bytes:,} bytes of {size:,}", kind=ErrorKind.SOURCE_UNAVAILABLE
+        )
+    return Fetched(redacted(uri), digest, size_bytes, _object_token(about), about.get("ContentType") or about.get("contentType"))
+
+
+def object_token(uri: str, *, limits: FetchLimits) -> str | None:  # noqa: ARG001 - all schemes are asked alike
+    """The version token that an object store gives; None when it gives none. Raises as `take_object`."""
+    with store_errors(uri):
+        return _object_token(object_store(uri).info(uri))
+
+
+def object_store(uri: str) -> Any:
+    """The fsspec filesystem of an object's address. Raises `EnvironmentUnfit` naming the package when it is not installed."""
+    scheme = scheme_of(uri)
+    try:
+        return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False)
+    except ImportError as error:
+        raise EnvironmentUnfit(
+            f"{scheme}: addresses need the package {STORES[scheme]}, which is not installed; install it and run again",
+            kind=ErrorKind.BROKEN_INSTALLATION,
+        ) from error
+
+
+@contextmanager
+def store_errors(uri: str) -> Iterator[None]:
+    """What an object store raises in this block means, by its type."""
+    shown, host = redacted(uri), host_of(uri)
+    try:
+        yield
+    except TilewrightError:
+        raise
+    except FileNotFoundError as error:
+        raise not_found(uri) from error
+    except PermissionError as error:
+        raise _refused(host, shown) from error
+    except TimeoutError as error:
+        raise transient(f"{host} took too long with {shown}", kind=ErrorKind.TIMEOUT) from error
+    except Exception as error:
+        known = next((_BY_CLASS_NAME[name] for name in map(_class_name, type(error).__mro__) if name in _BY_CLASS_NAME), None)
+        if known is None:
+            raise
+        if known is EnvironmentUnfit:
+            raise _refused(host, shown) from error
+        raise transient(
+            f"{host} did not answer for {shown} ({type(error).__name__})", kind=ErrorKind.SOURCE_UNAVAILABLE
+        ) from error
+
+
+def _refused(host: str, shown: str) -> EnvironmentUnfit:
+    return EnvironmentUnfit(
+        f"{host} refused the credentials for {shown}, or there are none; renew them", kind=ErrorKind.CREDENTIALS_REFUSED
+    )
+
+
+def _class_name(base: type) -> str:
+    return f"{base.__module__}.{base.__qualname__}"
+
+
+def _found(uri: str, limits: FetchLimits) -> tuple[Path, os.stat_result]:
+    path = local_path(uri)
+    if not path.is_absolute():
+        raise UnitRejected(
+            f"{redacted(uri)} depends on the folder it is read from; give the whole path", kind=ErrorKind.UNREADABLE
+        )
+    real = Path(os.path.realpath(path))
+    homes = [folder for folder in limits.folders if real.is_relative_to(os.path.realpath(folder))]
+    if limits.folders and not homes:
+        raise UnitRejected(f"{redacted(uri)} is outside the folders that reports may come from", kind=ErrorKind.UNREADABLE)
+    try:
+        there = path.stat()
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise _unreadable(uri, error) from error
+        home = homes[0] if homes else path.parent
+        if not home.is_dir():
+            raise EnvironmentUnfit(
+                f"the folder {home} of {redacted(uri)} is not there; mount it or mend the address", kind=ErrorKind.SOURCE_MISSING
+            ) from error
+        raise not_found(uri) from error
+    if not stat.S_ISREG(there.st_mode):
+        # opening a pipe would wait for ever
+        raise UnitRejected(f"{redacted(uri)} is a folder, a pipe or a device, not a file", kind=ErrorKind.UNREADABLE)
+    return path, there
+
+
+@contextmanager
+def _opened(uri: str, path: Path) -> Iterator[BinaryIO]:
+    try:
+        source = fsspec.filesystem("file").open(str(path), "rb")
+    except OSError as error:
+        raise (not_found(uri) if error.errno in _ABSENT else _unreadable(uri, error)) from error
+    with source:
+        yield source
+
+
+def _unreadable(uri: str, error: OSError) -> Exception:
+    if isinstance(error, PermissionError):
+        return UnitRejected(f"{redacted(uri)} may not be read by this user; mend its permissions", kind=ErrorKind.UNREADABLE)
+    return error
+
+
+def _copy(source: BinaryIO, target: Path, *, uri: str, limits: FetchLimits) -> tuple[str, int]:
+    found, size_bytes = hashlib.sha256(), 0
+    with target.open("wb") as file:
+        while chunk := source.read(_CHUNK_BYTES):
+            size_bytes += len(chunk)
+            if size_bytes > limits.max_bytes:
+                raise too_large(uri, limits)
+            found.update(chunk)
+            file.write(chunk)
+    return found.hexdigest(), size_bytes
+
+
+def _local_token(there: os.stat_result) -> str:
+    return f"file:{there.st_size}:{there.st_mtime_ns}:{there.st_ino}"
+
+
+def _object_token(about: dict[str, Any]) -> str | None:
+    for name in ("ETag", "etag", "generation", "md5Hash"):
+        if about.get(name):
+            return f"etag:{about[name]}"
+    modified = about.get("LastModified") or about.get("last_modified") or about.get("updated")
+    return None if modified is None else f"modified:{modified}:{about.get('size')}"
