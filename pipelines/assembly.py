@@ -18,9 +18,10 @@ from pipelines.alerting import alerts_sensor
 from pipelines.arrivals_sensor import arrivals_sensor
 from pipelines.checks import left_out_check, letters_check, overdue_check, units_check
 from pipelines.dead_runs import dead_run_sensor
-from pipelines.maintenance import replay_job, sweep_job, verification_job
+from pipelines.maintenance import sweep_job, verification_job
 from pipelines.reconciling_sensors import failed_partition_sensor, run_end_sensor
-from pipelines.schedules import window_schedule
+from pipelines.replaying import recovery_sensor, replay_job
+from pipelines.schedules import schedule_status, window_schedule
 from pipelines.standing_checks import letters_sensor
 from pipelines.watched import MAX_RUNTIME_TAG, Watched
 from resources.io_managers import AtomicPromoteIOManager
@@ -108,12 +109,16 @@ def assemble(
                 window=config.window,
                 sensors=config.sensors,
                 name=SCHEDULE,
-                status=dg.DefaultScheduleStatus.RUNNING if autostart else dg.DefaultScheduleStatus.STOPPED,
+                status=schedule_status(autostart),
             ),
             *(schedule for _, schedule in keeping),
             *parts.schedules,
         ],
-        sensors=[*_sensors(project, watched, autostart=autostart), *parts.sensors],
+        sensors=[
+            *_sensors(project, watched, autostart=autostart),
+            recovery_sensor(watched.units, opened, interval_s=config.sensors.interval_s, is_on=replay_schedule),
+            *parts.sensors,
+        ],
         resources={IO_MANAGER: AtomicPromoteIOManager(config_path=str(config.path))},
         executor=executor,
     )

@@ -1,22 +1,17 @@
-"""Jobs that keep house: sweep, deep verification, replay of exhausted retries. Each with its schedule."""
+"""Jobs that keep house: sweep and deep verification. Each with its schedule."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
 
 import dagster as dg
 
 from pipelines.checks import Opened
 from pipelines.findings import units_match_outputs
-from pipelines.watched import ProjectLike, Watched
-from resources.errors import Verdict
+from pipelines.schedules import schedule_status
+from pipelines.watched import Watched
 from resources.sweep import Swept, holding_runs, sweep_staging, sweep_superseded
 
 Job = tuple[dg.JobDefinition, dg.ScheduleDefinition]
 _SHOWN = 100
-
-
-def _status(is_on: bool) -> dg.DefaultScheduleStatus:
-    return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
 
 
 def sweep_job(opened: Opened, *, is_on: bool) -> Job:
@@ -46,7 +41,11 @@ def sweep_job(opened: Opened, *, is_on: bool) -> Job:
         sweep_files()
 
     schedule = dg.ScheduleDefinition(
-        name="nightly_sweep", job=sweep_store, cron_schedule="17 3 * * *", execution_timezone="UTC", default_status=_status(is_on)
+        name="nightly_sweep",
+        job=sweep_store,
+        cron_schedule="17 3 * * *",
+        execution_timezone="UTC",
+        default_status=schedule_status(is_on),
     )
     return sweep_store, schedule
 
@@ -79,47 +78,6 @@ def verification_job(watched: Sequence[Watched], opened: Opened, *, is_on: bool)
         job=verify_outputs,
         cron_schedule="43 4 * * 0",
         execution_timezone="UTC",
-        default_status=_status(is_on),
+        default_status=schedule_status(is_on),
     )
     return verify_outputs, schedule
-
-
-def replay_exhausted(project: ProjectLike, *, rounds_max: int) -> int:
-    """Replay open dead letters of exhausted retries, those of late rounds left to people; how many.
-
-    What was quarantined for another reason gives the same answer again, and a rejected input whose content changed is another
-    input.
-    """
-    letters = [
-        letter.id for letter in project.ledger.dead_letters() if letter.verdict is Verdict.RETRY and letter.round <= rounds_max
-    ]
-    return project.ledger.replay(letters, who="schedule") if letters else 0
-
-
-def replay_job(
-    opened: Opened, *, every: Literal["hour", "day"], is_on: bool, replay: Callable[..., int] = replay_exhausted
-) -> Job:
-    """Hourly or daily: exhausted retries are asked for again, through the same path as new work."""
-
-    @dg.op
-    def replay_letters(context: dg.OpExecutionContext) -> None:
-        project = opened()
-        number = replay(project, rounds_max=project.config.retry.attempts_max)
-        context.log.info(f"replayed letters={number}")
-        context.add_output_metadata({"replayed": number})
-
-    @dg.job(
-        name="replay_exhausted_retries",
-        description="Replays dead letters of exhausted retries; the failed-partition sensor runs them.",
-    )
-    def replay_exhausted_retries() -> None:
-        replay_letters()
-
-    schedule = dg.ScheduleDefinition(
-        name="hourly_replay" if every == "hour" else "daily_replay",
-        job=replay_exhausted_retries,
-        cron_schedule="7 * * * *" if every == "hour" else "7 6 * * *",
-        execution_timezone="UTC",
-        default_status=_status(is_on),
-    )
-    return replay_exhausted_retries, schedule

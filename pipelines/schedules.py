@@ -59,6 +59,11 @@ def window_requests(
     ]
 
 
+def schedule_status(is_on: bool) -> dg.DefaultScheduleStatus:
+    """The status a schedule begins with; a person may switch it in the UI."""
+    return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
+
+
 def window_schedule(
     watched: Watched,
     *,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
 from resources.ledger.connection import Connected, chunks
 from resources.ledger.rows import Counts, HistoryEntry, UnitRow
@@ -14,6 +15,7 @@ from resources.ledger.schema import attempts, membership, notes, partitions, run
 from resources.units import AttemptOutcome, UnitState
 
 _PARTITIONS_PER_READ = 50
+_PARTITIONS_PER_PAGE = 200
 _ROWS_PER_FETCH = 1000
 _SQL_TEXT_END = "\U0010ffff"
 
@@ -77,6 +79,40 @@ class Reading(Connected):
                 rows = connection.execute(statement.where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))).all()
             yield from map(as_unit, rows)
 
+    def planned_pages(self, asset: str, names: Iterable[str], *, size: int) -> Iterator[list[UnitRow]]:
+        """Units that these partitions hold now, at most `size` at once: flat in memory, however many one partition holds.
+
+        Units of one partition come one after another, in the order in which they were first planned.
+        """
+        for chunk in chunks(dict.fromkeys(names), _PARTITIONS_PER_PAGE):
+            held = (
+                select(membership.c.partition_id, membership.c.unit_id)
+                .join(partitions, partitions.c.id == membership.c.partition_id)
+                .where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))
+                .order_by(membership.c.partition_id, membership.c.unit_id)
+                .limit(size)
+            )
+            page = held
+            while True:
+                some = page.subquery()
+                statement = (
+                    select(*unit_row(partitions.c.partition), some.c.partition_id, some.c.unit_id)
+                    .join(some, some.c.unit_id == units.c.id)
+                    .join(partitions, partitions.c.id == some.c.partition_id)
+                    .order_by(some.c.partition_id, some.c.unit_id)
+                )
+                with self.reading() as connection:
+                    rows = connection.execute(statement).all()
+                if rows:
+                    yield [as_unit(row[:-2]) for row in rows]
+                if len(rows) < size:
+                    break
+                last_partition, last_unit = rows[-1][-2:]
+                page = held.where(
+                    membership.c.partition_id >= last_partition,
+                    or_(membership.c.partition_id > last_partition, membership.c.unit_id > last_unit),
+                )
+
     def seconds(self, asset: str, names: Iterable[str]) -> dict[str, float]:
         """Partition -> seconds that workers spent on the units it holds now, over all attempts and runs."""
         statement = (
@@ -90,6 +126,19 @@ class Reading(Connected):
             with self.reading() as connection:
                 rows = connection.execute(statement.where(partitions.c.asset == asset, partitions.c.partition.in_(chunk))).all()
             found.update({name: float(total or 0.0) for name, total in rows})
+        return found
+
+    def last_completions(self, sources: Iterable[str]) -> dict[str, datetime]:
+        """Source -> when a unit of it was completed last; a source that never gave one is left out."""
+        found: dict[str, datetime] = {}
+        for chunk in chunks(sorted(set(sources))):
+            statement = (
+                select(units.c.source, func.max(units.c.completed_at))
+                .where(units.c.source.in_(chunk), units.c.state == UnitState.COMPLETE)
+                .group_by(units.c.source)
+            )
+            with self.reading() as connection:
+                found.update({source: at for source, at in connection.execute(statement) if at is not None})
         return found
 
     def units(
