@@ -6,19 +6,28 @@ STAMP := $(VENV)/.installed
 TESTS ?= tests
 # two processes at once: half the tests wait for a server or a child most of the time
 PYTEST_ARGS ?= -n 2 --dist worksteal
-PROJECT := $(or $(TILEWRIGHT_CONFIG),var/demo/tilewright.toml)
+PROJECT := $(or $(TILEWRIGHT_CONFIG),var/demo/scenes/tilewright.toml)
 NEEDS_PROJECT = @[ -f "$(PROJECT)" ] || { echo "make: no $(PROJECT); run 'make demo' first, or name a project: TILEWRIGHT_CONFIG=..." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev dev-postgres test check lint types format mutants bench clean install
+.PHONY: help demo demo-scenes demo-digitization demo-inspections dev dev-postgres test check lint types format mutants bench clean install
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-18s %s\n", $$1, $$2}'
 
-demo: $(STAMP) ## real scenes to tiles through real Dagster runs, with faults put in on purpose; ends with proof (about 3 minutes)
+demo: $(STAMP) ## all three pipelines through real Dagster runs, with faults put in on purpose; ends with proof (about 3 minutes)
 	$(BIN)/tilewright demo
 
-dev: $(STAMP) ## the Dagster UI and daemon on 127.0.0.1:3000; on the demo's project unless TILEWRIGHT_CONFIG names another
+demo-scenes: $(STAMP) ## only scenes to tiles
+	$(BIN)/tilewright demo scenes
+
+demo-digitization: $(STAMP) ## only masters to access copies and preservation events
+	$(BIN)/tilewright demo digitization
+
+demo-inspections: $(STAMP) ## only reports to compliance records
+	$(BIN)/tilewright demo inspections
+
+dev: $(STAMP) ## the Dagster UI and daemon on 127.0.0.1:3000; on the demo's scenes unless TILEWRIGHT_CONFIG names another project
 	$(NEEDS_PROJECT)
 	$(BIN)/tilewright --config "$(PROJECT)" dev
 

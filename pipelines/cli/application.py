@@ -15,7 +15,7 @@ from resources.errors import TilewrightError
 
 app = typer.Typer(
     name="tilewright",
-    help="Scenes to finished map tiles, in batches that may be killed anywhere and run again by anyone.",
+    help="Scenes to tiles, masters to access copies, reports to records: batches that may be killed anywhere and run again.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -18,7 +18,7 @@ from assets.tiles import TilesBatch
 from assets.window_outputs import catalogue_batch, report_batch, zones_batch
 from pipelines.cli.application import app
 from pipelines.demo.imagery import invented_imagery
-from pipelines.demo.project import DemoProject, build_project
+from pipelines.demo.scenes_project import DemoProject, build_project
 from resources.units import UnitState
 
 ROOT = Path(__file__).parents[2]

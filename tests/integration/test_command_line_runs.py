@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from pipelines.demo.imagery import invented_imagery
-from pipelines.demo.project import build_project
+from pipelines.demo.scenes_project import build_project
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "pipelines.cli"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.demo.imagery import invented_imagery
-from pipelines.demo.project import build_project
+from pipelines.demo.scenes_project import build_project
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from rasterio.errors import RasterioIOError
 from assets.grid import Grid
 from pipelines.demo import imagery as demo_imagery
 from pipelines.demo.imagery import invented_imagery, load_imagery
-from pipelines.demo.project import build_project
+from pipelines.demo.scenes_project import build_project
 from resources.config import load_config
 from resources.windows import WindowCalendar
 
