@@ -4,22 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 
+from assets.digitization.copies import copy_settings
+from assets.digitization.derivation import CopySettings
 from assets.outlook import Outlook
 from assets.project import Project
 from assets.survey import Survey
+from resources.config import WindowConfig
 from resources.config_digitization import DigitizationConfig
+from resources.windows import WindowCalendar
 
 
 class DigitizationProject(Project):
     """A project whose units are masters: a partition is a batch window."""
 
+    worker_preload = ("assets.digitization.derivation",)
     config: DigitizationConfig
 
-    def survey(self, *, now: datetime) -> Survey:  # noqa: ARG002 - filled in with the listing of masters
-        """List the masters. Raises `EnvironmentUnfit` when the source is not there."""
-        return Survey()
+    @cached_property
+    def copy_settings(self) -> CopySettings:
+        """What decides copies besides masters. Raises `ConfigurationError` when the CMYK profile cannot be read."""
+        return copy_settings(self.config)
 
-    def outlook(self, windows: Sequence[str], *, window: str | None) -> Outlook:  # noqa: ARG002 - filled in with the plan
-        """What would be planned now."""
-        return Outlook((), lambda unit: unit.key, lambda _old, _new: "its key's ingredients changed", lambda _unit: 0.0)
+    @cached_property
+    def fixity_calendar(self) -> WindowCalendar:
+        """The periods within which every content is read again; the first begins with the first batch window, floored."""
+        return WindowCalendar(WindowConfig(start=self.config.window.start, every=self.config.fixity.every))
+
+    def survey(self, *, now: datetime) -> Survey:
+        """List the masters. Raises `EnvironmentUnfit` (SOURCE_MISSING) when their folder is not there."""
+        from assets.digitization.capturing import list_masters
+        from assets.digitization.master_survey import survey_of
+
+        return survey_of(list_masters(self, now=now))
+
+    def outlook(self, windows: Sequence[str], *, window: str | None) -> Outlook:
+        """The copies that would be planned now."""
+        from assets.digitization.master_survey import copies_outlook
+
+        return copies_outlook(self, windows, window=window)

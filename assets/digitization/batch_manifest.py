@@ -1,0 +1,127 @@
+"""The list that comes with a batch: BagIt's `manifest-sha256.txt`, or a `manifest.csv`. What should be there, with which digest.
+
+BagIt by RFC 8493: lines of a digest and a path, with line breaks and percent signs in paths written as escapes; its date is the
+`Bagging-Date` of `bag-info.txt`. CSV: a header with `path` (or file, filename), optionally `sha256` and `date`; split by comma or
+semicolon. A list that cannot be understood keeps its batch waiting: half a list would let half a batch pass.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from resources.errors import ErrorKind, UnitRejected
+
+BAGIT = "manifest-sha256.txt"
+CSV = "manifest.csv"
+_BAG_INFO = "bag-info.txt"
+_PARTS = re.compile(r"bagit\.txt|bag-info\.txt|fetch\.txt|(tag)?manifest-[a-z0-9]+\.txt|manifest\.csv", re.IGNORECASE)
+_BYTES_MOST = 256 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_COLUMNS = {
+    "path": ("path", "file", "filename", "file_name", "name"),
+    "sha256": ("sha256", "sha-256", "checksum_sha256"),
+    "date": ("date", "batch_date"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchManifest:
+    """What a batch should hold: paths below its folder, with their digests where the list gives them; and the batch's date."""
+
+    digests: Mapping[str, str | None] = field(default_factory=dict)
+    moment: datetime | None = None
+
+    def sha256_of(self, path: str) -> str | None:
+        """The digest that the list gives for a path below the batch's folder."""
+        return self.digests.get(path)
+
+
+def is_manifest_part(path: str) -> bool:
+    """Whether a path below a batch's folder is a list of files or part of a bag's bookkeeping, and so no master."""
+    return _PARTS.fullmatch(path) is not None
+
+
+def read_batch_manifest(folder: Path) -> BatchManifest | None:
+    """The list of a batch; None when it came without one. BagIt's is taken where both are there.
+
+    Raises `UnitRejected` (CORRUPT_INPUT, no retry) when it cannot be understood, and `OSError`.
+    """
+    if (folder / BAGIT).is_file():
+        return _bagit(_text(folder / BAGIT), _text(folder / _BAG_INFO) if (folder / _BAG_INFO).is_file() else "")
+    return _csv(_text(folder / CSV)) if (folder / CSV).is_file() else None
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > _BYTES_MOST:
+        raise _refused(f"{path.name}: found {path.stat().st_size} bytes; allowed: {_BYTES_MOST}")
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _refused(f"{path.name}: found bytes that are not UTF-8 at {error.start}; allowed: UTF-8") from error
+
+
+def _bagit(text: str, info: str) -> BatchManifest:
+    digests: dict[str, str | None] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        digest, _, path = line.strip().partition(" ")
+        path = path.strip().removeprefix("*")
+        for escaped, plain in (("%0A", "\n"), ("%0a", "\n"), ("%0D", "\r"), ("%0d", "\r"), ("%25", "%")):
+            path = path.replace(escaped, plain)
+        _add(digests, f"{BAGIT} line {number}", path, digest)
+    moment = re.search(r"^Bagging-Date:\s*(\S+)", info, re.MULTILINE | re.IGNORECASE)
+    return BatchManifest(digests, None if moment is None else _moment(moment[1], _BAG_INFO))
+
+
+def _csv(text: str) -> BatchManifest:
+    head = text.partition("\n")[0]
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=";" if head.count(";") > head.count(",") else ",")
+    names = {(name or "").strip().casefold(): name for name in reader.fieldnames or ()}
+    columns = {wanted: next((names[name] for name in known if name in names), None) for wanted, known in _COLUMNS.items()}
+    if columns["path"] is None:
+        raise _refused(f"{CSV}: columns: found {sorted(names)}; allowed: one of {', '.join(_COLUMNS['path'])}")
+    digests: dict[str, str | None] = {}
+    moments: set[datetime] = set()
+    try:
+        for number, row in enumerate(reader, start=2):
+            path = (row[columns["path"]] or "").strip()
+            if not path and not any((value or "") for value in row.values()):
+                continue
+            digest = (row[columns["sha256"]] or "").strip() if columns["sha256"] else ""
+            _add(digests, f"{CSV} line {number}", path, digest or None)
+            if columns["date"] and (row[columns["date"]] or "").strip():
+                moments.add(_moment(row[columns["date"]].strip(), f"{CSV} line {number}"))
+    except csv.Error as error:
+        raise _refused(f"{CSV}: cannot be read as CSV: {error}") from error
+    return BatchManifest(digests, min(moments, default=None))
+
+
+def _add(digests: dict[str, str | None], where: str, path: str, digest: str | None) -> None:
+    path = path.removeprefix("./").replace("\\", "/")
+    digest = None if digest is None else digest.lower()
+    if not path or path.startswith("/") or ".." in path.split("/"):
+        raise _refused(f"{where}: path: found {path!r}; allowed: one below the batch's folder")
+    if digest is not None and not _SHA256.fullmatch(digest):
+        raise _refused(f"{where}: sha256: found {digest[:80]!r}; allowed: 64 hexadecimal digits")
+    if digests.get(path, digest) != digest:
+        raise _refused(f"{where}: {path!r}: found two digests for one path; allowed: one")
+    digests[path] = digest
+
+
+def _moment(text: str, where: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise _refused(f"{where}: date: found {text!r}; allowed: ISO 8601, e.g. 2024-06-01") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _refused(message: str) -> UnitRejected:
+    return UnitRejected(message, kind=ErrorKind.CORRUPT_INPUT)

@@ -1,0 +1,133 @@
+"""Batches in the source folder: which files are masters, whether a batch is whole, and which window it comes into.
+
+A folder of the source is a batch. Half-copied batches are not taken: a batch waits for its done marker where one is configured,
+else until no file of it has changed for a while, and always until every file that its manifest names is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from assets.digitization.batch_manifest import BatchManifest, is_manifest_part, read_batch_manifest
+from assets.digitization.masters import MasterVerdict
+from assets.scenes.listing import Entry, list_source
+from assets.scenes.model import Stranger
+from resources.config_digitization import DigitizationConfig, SourceConfig
+from resources.errors import UnitRejected
+
+
+@dataclass(slots=True)
+class Batch:
+    """One folder of the source: its masters, its marker, its manifest, and what is amiss with the manifest, if anything."""
+
+    name: str
+    masters: list[Entry] = field(default_factory=list)
+    others: list[Entry] = field(default_factory=list)
+    marker: Entry | None = None
+    manifest: BatchManifest | None = None
+    manifest_fault: str = ""
+
+    def expected_sha256(self, entry: Entry) -> str | None:
+        """The digest that the manifest gives for a file."""
+        return None if self.manifest is None else self.manifest.sha256_of(entry.relative.partition("/")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a batch may be taken now; why not; and the moment by which it finds its window."""
+
+    verdict: MasterVerdict | None
+    reason: str
+    moment: datetime | None
+
+
+def list_batches(config: DigitizationConfig) -> tuple[dict[str, Batch], tuple[Stranger, ...]]:
+    """All batches by name, and what lies in the source and is no master. Raises `EnvironmentUnfit` (SOURCE_MISSING)."""
+    listing = list_source(config.source_dir, recursive=True, is_scene_name=lambda _: False)
+    strangers = list(listing.strangers)
+    batches: dict[str, Batch] = {}
+    for entry in listing.entries.values():
+        name, slash, rest = entry.relative.partition("/")
+        if not slash:
+            if not _matches(entry.name, config.source.ignore):
+                strangers.append(Stranger(entry.uri, "lies beside the batches' folders; allowed: a folder for each batch"))
+            continue
+        _sort_in(batches.setdefault(name, Batch(name)), entry, rest, config.source, strangers)
+    for batch in batches.values():
+        _read_manifest(batch, config.source_dir)
+    return batches, tuple(strangers)
+
+
+def _sort_in(batch: Batch, entry: Entry, rest: str, source: SourceConfig, strangers: list[Stranger]) -> None:
+    if source.done_marker is not None and rest == source.done_marker:
+        batch.marker = entry
+    elif is_manifest_part(rest):
+        batch.others.append(entry)
+    elif entry.found is not None:
+        strangers.append(Stranger(entry.uri, f"found {entry.found}; allowed: a file, or a link to one"))
+    elif _matches(entry.name.casefold(), [pattern.casefold() for pattern in source.patterns]):
+        batch.masters.append(entry)
+    elif not _matches(entry.name, source.ignore):
+        strangers.append(Stranger(entry.uri, f"its name fits none of source.patterns ({', '.join(source.patterns)})"))
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _read_manifest(batch: Batch, source_dir: Path) -> None:
+    try:
+        batch.manifest = read_batch_manifest(source_dir / batch.name)
+    except UnitRejected as error:
+        batch.manifest_fault = error.message
+
+
+def readiness(batch: Batch, config: DigitizationConfig, *, now: datetime) -> Readiness:
+    """Whether a batch is whole, and its moment: of the manifest, of the done marker, or of its newest file."""
+    source = config.source
+    newest = max((entry for entry in (*batch.masters, *batch.others)), key=lambda entry: entry.mtime_ns, default=None)
+    shown = batch.marker or newest
+    moment = None if shown is None else datetime.fromtimestamp(shown.mtime_ns / 1e9, tz=UTC)
+    if batch.manifest_fault:
+        return Readiness(MasterVerdict.WAITING, f"manifest of batch {batch.name!r}: {batch.manifest_fault}", moment)
+    if source.manifest == "required" and batch.manifest is None:
+        wanted = "manifest.csv or manifest-sha256.txt"
+        return Readiness(MasterVerdict.WAITING, f"batch {batch.name!r}: manifest: found none; allowed: {wanted}", moment)
+    if source.window_by == "manifest":
+        moment = None if batch.manifest is None else batch.manifest.moment
+        if moment is None:
+            return Readiness(MasterVerdict.WAITING, f"batch {batch.name!r}: date: found none in its manifest; allowed: one", None)
+    if source.done_marker is not None and batch.marker is None:
+        reason = f"batch {batch.name!r}: done marker: found none; allowed: {source.done_marker!r} in its folder; waiting for it"
+        return Readiness(MasterVerdict.WAITING, reason, moment)
+    if source.done_marker is None and newest is not None:
+        youngest = min((entry for entry in (*batch.masters, *batch.others)), key=lambda entry: _age_s(entry, now))
+        age_s = _age_s(youngest, now)
+        if age_s < source.settle_s:
+            reason = (
+                f"batch {batch.name!r}: age: found {youngest.uri!r} changed {max(age_s, 0.0):.0f} s ago; "
+                f"allowed: {source.settle_s:g} s (source.settle_s); looked at again next time"
+            )
+            return Readiness(MasterVerdict.UNSETTLED, reason, moment)
+    absent = _absent(batch)
+    if absent:
+        reason = f"batch {batch.name!r}: files: found none of {', '.join(absent[:3])} ({len(absent)} that its manifest names)"
+        return Readiness(MasterVerdict.WAITING, f"{reason}; waiting for them", moment)
+    return Readiness(None, "", moment)
+
+
+def _age_s(entry: Entry, now: datetime) -> float:
+    """Seconds since a file last changed; by ctime where mtime lies in the future, as a copied file's may."""
+    age = now.timestamp() - entry.mtime_ns / 1e9
+    return age if age >= 0 else now.timestamp() - entry.ctime_ns / 1e9
+
+
+def _absent(batch: Batch) -> list[str]:
+    if batch.manifest is None:
+        return []
+    there = {entry.relative.partition("/")[2] for entry in (*batch.masters, *batch.others)}
+    return [name for name in batch.manifest.digests if name not in there]

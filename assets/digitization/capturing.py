@@ -1,0 +1,186 @@
+"""Taking masters in: digest, comparison with the batch's manifest, identification, capture. Once and for ever.
+
+What is captured keeps its digest, its window and its facts, whatever becomes of the file; a file that holds other bytes later
+is a fixity discrepancy and changes no key. What is damaged or cannot be identified is not captured, so that a sound file may
+still come under its name. After a crash: some of a batch may be captured, the rest is at the next look, and nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from assets.digitization.batches import Batch, Readiness, list_batches, readiness
+from assets.digitization.identification import MasterLimits, identify
+from assets.digitization.masters import Master, MasterListing, MasterVerdict, captured_master
+from assets.scenes.listing import Entry
+from assets.scenes.model import path_of
+from assets.scenes.pinning import Digests, digest_entries
+from resources.errors import ErrorKind
+from resources.ledger.facts import Capture
+
+if TYPE_CHECKING:
+    from assets.digitization.project import DigitizationProject
+
+
+def list_masters(project: DigitizationProject, *, now: datetime) -> MasterListing:
+    """Everything the source holds now; masters of whole batches that were not there before are captured.
+
+    Raises `EnvironmentUnfit` (SOURCE_MISSING) when the source folder is not there.
+    """
+    batches, strangers = list_batches(project.config)
+    uris = [entry.uri for batch in batches.values() for entry in batch.masters]
+    captures = {capture.uri: capture for capture in project.ledger.captures(uris=uris)}
+    masters: list[Master] = []
+    for name in sorted(batches):
+        masters += _Taking(project, batches[name], captures, now).masters()
+    return MasterListing(tuple(sorted(masters, key=lambda master: master.uri)), strangers)
+
+
+class _Taking:
+    """One batch, taken in as far as it can be now."""
+
+    def __init__(self, project: DigitizationProject, batch: Batch, captures: Mapping[str, Capture], now: datetime) -> None:
+        self.project = project
+        self.config = project.config
+        self.batch = batch
+        self.now = now
+        self.captures = {entry.uri: captures[entry.uri] for entry in batch.masters if entry.uri in captures}
+        self.limits = MasterLimits(
+            max_pixels=self.config.limits.max_pixels,
+            max_pages=self.config.limits.max_pages,
+            max_expansion=self.config.limits.max_expansion,
+        )
+
+    def masters(self) -> list[Master]:
+        """The batch's masters with their verdicts."""
+        fresh = [entry for entry in self.batch.masters if entry.uri not in self.captures]
+        ready = readiness(self.batch, self.config, now=self.now)
+        window = self._window(ready)
+        moved = [entry for entry in self.batch.masters if self._has_moved(entry)]
+        takes = ready.verdict is None and window is not None
+        digests = self._digests([*moved, *(fresh if takes else ())])
+        found = [self._known(entry, digests) for entry in self.batch.masters if entry.uri in self.captures]
+        if not takes:
+            return [*found, *(self._put_off(entry, ready, window) for entry in fresh)]
+        judged = [self._judge(entry, digests, str(window)) for entry in fresh]
+        return [*found, *self._capture(judged)]
+
+    def _has_moved(self, entry: Entry) -> bool:
+        capture = self.captures.get(entry.uri)
+        return capture is not None and (capture.size_bytes, capture.mtime_ns) != (entry.size_bytes, entry.mtime_ns)
+
+    def _digests(self, entries: list[Entry]) -> Digests:
+        ledger = self.project.ledger
+        known = ledger.pins(entry.uri for entry in entries)
+        return digest_entries(entries, source_dir=self.config.source_dir, book=ledger, known=known, now=self.now)
+
+    def _window(self, ready: Readiness) -> str | None:
+        """The window of the batch: that of what was captured of it, else the one that its moment lies in."""
+        if self.captures:
+            first = min(self.captures.values(), key=lambda capture: (capture.captured_at, capture.uri))
+            return first.window
+        if ready.moment is None or ready.moment > self.now:
+            return None
+        held = self.project.calendar.window_of(ready.moment)
+        return None if held is None else held.key
+
+    def _known(self, entry: Entry, digests: Digests) -> Master:
+        master = captured_master(self.captures[entry.uri])
+        found = digests.sha256.get(entry.uri, master.sha256)
+        if found == master.sha256:
+            return master
+        reason = (
+            f"{entry.uri!r}: sha256: found {found}; captured was {master.sha256}: its bytes were changed after capture. "
+            "Nothing made of it changes; put the captured file back"
+        )
+        return replace(master, verdict=MasterVerdict.CHANGED, found_sha256=found, kind=ErrorKind.MASTER_CHANGED, reason=reason)
+
+    def _put_off(self, entry: Entry, ready: Readiness, window: str | None) -> Master:
+        verdict, reason = ready.verdict, ready.reason
+        if verdict is None:
+            moment = ready.moment
+            is_future = moment is not None and moment > self.now
+            verdict = MasterVerdict.IN_FUTURE if is_future else MasterVerdict.OUTSIDE_WINDOWS
+            shown = "none" if moment is None else moment.isoformat(timespec="seconds")
+            reason = f"batch {self.batch.name!r}: time: found {shown}; allowed: one within a batch window that has begun"
+        return Master(
+            uri=entry.uri,
+            batch=self.batch.name,
+            verdict=verdict,
+            window=window,
+            size_bytes=entry.size_bytes,
+            mtime_ns=entry.mtime_ns,
+            reason=reason,
+        )
+
+    def _judge(self, entry: Entry, digests: Digests, window: str) -> Master:
+        expected = self.batch.expected_sha256(entry)
+        master = Master(
+            uri=entry.uri,
+            batch=self.batch.name,
+            verdict=MasterVerdict.CAPTURED,
+            window=window,
+            size_bytes=entry.size_bytes,
+            mtime_ns=entry.mtime_ns,
+            expected_sha256=expected,
+        )
+        unpinned = digests.unpinned.get(entry.uri)
+        if unpinned is not None:
+            verdict = MasterVerdict.UNSETTLED if unpinned.is_transient else MasterVerdict.REFUSED
+            return replace(master, verdict=verdict, kind=unpinned.kind, reason=f"{entry.uri!r}: {unpinned.message}")
+        sha256 = digests.sha256[entry.uri]
+        master = replace(master, found_sha256=sha256)
+        if not _is_utf8(entry.relative):
+            reason = f"{entry.uri!r}: file name: found bytes that are not UTF-8; allowed: a name in UTF-8; rename the file"
+            return replace(master, verdict=MasterVerdict.REFUSED, kind=ErrorKind.UNREADABLE, reason=reason)
+        if expected is not None and expected != sha256:
+            reason = f"{entry.uri!r}: sha256: found {sha256}; its batch's manifest says {expected}: damaged in transfer"
+            kind = ErrorKind.DAMAGED_IN_TRANSFER
+            return replace(master, verdict=MasterVerdict.DAMAGED_IN_TRANSFER, kind=kind, reason=reason)
+        path = path_of(entry.uri, self.config.source_dir)
+        try:
+            facts = identify(path, self.limits)
+            status = path.stat()
+        except OSError as error:
+            reason = f"{entry.uri!r}: found that it cannot be read now ({error.strerror})"
+            return replace(master, verdict=MasterVerdict.UNSETTLED, kind=ErrorKind.STORAGE_IO, reason=reason)
+        if (status.st_size, status.st_mtime_ns, status.st_ino) != (entry.size_bytes, entry.mtime_ns, entry.inode):
+            reason = f"{entry.uri!r}: found that it changed while it was read"
+            return replace(master, verdict=MasterVerdict.UNSETTLED, kind=ErrorKind.INPUT_CHANGED, reason=reason)
+        if facts.fault_kind is not None:
+            reason = f"{entry.uri!r}: {facts.fault}"
+            return replace(master, verdict=MasterVerdict.REFUSED, kind=ErrorKind(facts.fault_kind), reason=reason, facts=facts)
+        return replace(master, sha256=sha256, facts=facts)
+
+    def _capture(self, judged: list[Master]) -> list[Master]:
+        """Pin what may be; what another process pinned meanwhile stands as it was pinned."""
+        taken = [master for master in judged if master.verdict is MasterVerdict.CAPTURED]
+        self.project.ledger.capture(self._as_capture(master) for master in taken)
+        pinned = {capture.uri: capture for capture in self.project.ledger.captures(uris=[master.uri for master in taken])}
+        return [captured_master(pinned[master.uri]) if master.uri in pinned else master for master in judged]
+
+    def _as_capture(self, master: Master) -> Capture:
+        assert master.facts is not None
+        assert master.sha256 is not None
+        assert master.window is not None
+        return Capture(
+            uri=master.uri,
+            sha256=master.sha256,
+            size_bytes=master.size_bytes,
+            mtime_ns=master.mtime_ns,
+            batch=master.batch,
+            window=master.window,
+            captured_at=self.now,
+            facts={**master.facts.to_json(), "expected_sha256": master.expected_sha256},
+        )
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

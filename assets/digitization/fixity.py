@@ -1,0 +1,201 @@
+"""Fixity: every master and every copy is read again once in a period, and what is found is an event, never a repair.
+
+A content is due from a moment that its digest decides (`slots`). One whose last check failed is read again every day until it
+is well, so that a restored file clears the finding soon. What differs or is gone is an event with outcome `fail`; the unit that
+found it is complete: it did what it was to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assets.digitization.copies import REFUSED
+from assets.digitization.events import Event, EventType, event_unit, nothing_to_validate
+from assets.digitization.shape import COPIES, FIXITY
+from assets.digitization.slots import is_due
+from assets.scenes.model import path_of
+from resources.errors import EnvironmentUnfit, ErrorKind
+from resources.ledger import UnitRow
+from resources.ledger.facts import EventRow
+from resources.trees import digest_of_content
+from resources.units import Made, PartitionPlan, PlannedUnit, UnitOfWork, UnitState
+from resources.windows import BatchWindow
+
+if TYPE_CHECKING:
+    from assets.digitization.project import DigitizationProject
+
+_MISSING = "nothing: it is not there"
+_PERIODS_LOOKED_AT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FixityRequest:
+    """What to read: the content's digest, the names under which it should be, and where those lie."""
+
+    content_digest: str
+    period: str
+    objects: tuple[tuple[str, Path], ...]
+    roots: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """An object that does not hold its content."""
+
+    object: str
+    expected: str
+    found: str
+    at: datetime
+
+
+class FixityBatch:
+    """Partitions of fixity checks are periods of their own. Writes its plan when made: what has come due by now."""
+
+    def __init__(self, project: DigitizationProject, periods: Sequence[str]) -> None:
+        self._project = project
+        self._periods = tuple(periods)
+        self._copies = _copies(project)
+        now = project.ledger.clock()
+        project.ledger.write_plan(
+            FIXITY, [PartitionPlan(FIXITY, key, key, tuple(self._planned(key, now))) for key in dict.fromkeys(periods)]
+        )
+
+    @property
+    def asset(self) -> str:
+        """Name of the asset in the ledger."""
+        return FIXITY
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Period keys of this run."""
+        return self._periods
+
+    @property
+    def replaces(self) -> bool:
+        """An event is written once and stays."""
+        return False
+
+    def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
+        """Work of planned units. One whose content nobody holds any more is left out."""
+        config = self._project.config
+        specs = {row.key: row.spec for row in rows}
+        contents = {spec["inputs"]["content"] for spec in specs.values()}
+        objects: dict[str, list[tuple[str, Path]]] = {}
+        for capture in self._project.ledger.captures(sha256s=sorted(contents)):
+            objects.setdefault(capture.sha256, []).append((capture.uri, path_of(capture.uri, config.source_dir)))
+        for digest in contents & self._copies.keys():
+            objects[digest] = [(row.output_uri, self._project.store.path(row.output_uri)) for row in self._copies[digest]]
+        for row in rows:
+            spec = specs[row.key]
+            digest, period = spec["inputs"]["content"], spec["destination"]["period"]
+            if digest not in objects:
+                continue
+            is_copy = digest in self._copies
+            root = self._project.config.store_dir if is_copy else config.source_dir
+            request = FixityRequest(digest, period, tuple(objects[digest]), (root,))
+            unit = event_unit(EventType.FIXITY, digest, window=row.window, period=period)
+            yield UnitOfWork(unit, partial(check_fixity, request), nothing_to_validate)
+
+    def replan(self) -> None:
+        """Fixity reads no input that can be rejected."""
+
+    def _planned(self, key: str, now: datetime) -> Iterator[PlannedUnit]:
+        period = self._project.fixity_calendar.window(key)
+        done: dict[str, None] = {}
+        for event in self._project.ledger.events(window=key, event_type=EventType.FIXITY.value):
+            done[event.content_digest] = None
+            yield _unit(event.content_digest, period, event.period or key)
+        for digest, since in self._contents():
+            if digest not in done and is_due(digest, period, known_since=since, now=now):
+                yield _unit(digest, period, key)
+        if period.start <= now < period.end:
+            today = now.date().isoformat()
+            known = {digest for digest, _ in self._contents()}
+            for digest, event in last_checks(self._project, now=now).items():
+                if event.outcome == "fail" and event.at.date() < now.date() and digest in known:
+                    yield _unit(digest, period, today)
+
+    def _contents(self) -> Iterator[tuple[str, datetime]]:
+        """Every content with the time since which it is known."""
+        scope = self._project.config.fixity.scope
+        if scope != "copies":
+            seen: set[str] = set()
+            for capture in self._project.ledger.captures():
+                if capture.sha256 not in seen:
+                    seen.add(capture.sha256)
+                    yield capture.sha256, capture.captured_at
+        if scope != "masters":
+            for digest, rows in self._copies.items():
+                yield digest, min(row.completed_at for row in rows if row.completed_at is not None)
+
+
+def _unit(digest: str, period: BatchWindow, name: str) -> PlannedUnit:
+    return event_unit(EventType.FIXITY, digest, window=period.key, period=name)
+
+
+def _copies(project: DigitizationProject) -> dict[str, list[UnitRow]]:
+    """Completed copies by the digest of their content."""
+    found: dict[str, list[UnitRow]] = {}
+    windows = [row.partition for row in project.ledger.partition_rows(COPIES)]
+    for row in project.ledger.planned(COPIES, windows):
+        if row.state is UnitState.COMPLETE and row.output_digest and row.completed_at and row.spec["version"] != REFUSED:
+            found.setdefault(row.output_digest, []).append(row)
+    return found
+
+
+def check_fixity(request: FixityRequest, path: Path) -> Made:  # noqa: ARG001 - every work function takes a path
+    """Read every object of a content and say what was found. Raises `EnvironmentUnfit` (SOURCE_MISSING) without its folder.
+
+    An error of the system while reading (`OSError`) is the caller's table to judge: a disk that fails now may answer later.
+    """
+    for root in request.roots:
+        if not root.is_dir() or not any(root.iterdir()):
+            raise EnvironmentUnfit(
+                f"{root}: the folder of what is to be read is empty or not there; mount it", kind=ErrorKind.SOURCE_MISSING
+            )
+    looked = [{"object": name, "expected": request.content_digest, "found": _found(place)} for name, place in request.objects]
+    outcome = "success" if all(one["found"] == request.content_digest for one in looked) else "fail"
+    linked = tuple({"object": one["object"], "role": "source"} for one in looked)
+    event = Event(EventType.FIXITY, request.content_digest, outcome, {"objects": looked}, linked, period=request.period)
+    return Made(metrics={"outcome": outcome, "objects": len(looked)}, rows=(event.row(),))
+
+
+def _found(place: Path) -> str:
+    try:
+        return digest_of_content(place)
+    except FileNotFoundError:
+        return _MISSING
+
+
+def last_checks(project: DigitizationProject, *, now: datetime) -> dict[str, EventRow]:
+    """The last fixity event of each content, over this period and the one before."""
+    current = project.fixity_calendar.window_of(now)
+    if current is None:
+        return {}
+    before = project.fixity_calendar.window_of(current.start - timedelta(microseconds=1))
+    last: dict[str, EventRow] = {}
+    for period in (before, current):
+        if period is None:
+            continue
+        for event in project.ledger.events(window=period.key, event_type=EventType.FIXITY.value):
+            if event.content_digest not in last or event.at >= last[event.content_digest].at:
+                last[event.content_digest] = event
+    return last
+
+
+def open_mismatches(project: DigitizationProject, *, now: datetime) -> list[Mismatch]:
+    """Objects that did not hold their content when last read, by name."""
+    found = []
+    for event in last_checks(project, now=now).values():
+        if event.outcome != "fail":
+            continue
+        looked: list[dict[str, Any]] = event.detail["objects"]
+        found += [
+            Mismatch(one["object"], one["expected"], one["found"], event.at) for one in looked if one["found"] != one["expected"]
+        ]
+    return sorted(found, key=lambda one: one.object)

@@ -1,0 +1,112 @@
+"""Taking stock: what masters a window has now, its manifest, and the plan of its copies.
+
+Called at the start of every run of a window, whoever launched it. A second call with nothing changed reads one listing and
+writes nothing. The plan follows from captures, which never change, and from what was refused; so a master that is moved away,
+rewritten or renamed after capture changes no plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from assets.digitization.capturing import list_masters
+from assets.digitization.copies import window_units
+from assets.digitization.manifest import MANIFEST_VERSION, validate_table, write_manifest
+from assets.digitization.masters import Master, MasterListing, captured_master
+from assets.digitization.shape import COPIES, MANIFEST, digitization_shape
+from assets.survey import source_fingerprint
+from assets.window_batch import WindowBatch, window_unit
+from resources.engine import RunReport
+from resources.keys import digest_of
+from resources.units import PartitionPlan, UnitOfWork
+
+if TYPE_CHECKING:
+    from assets.digitization.project import DigitizationProject
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStock:
+    """A window's masters and whether its manifest was brought up to date just now."""
+
+    window: str
+    masters: tuple[Master, ...]
+    is_manifest_made: bool
+
+
+def take_stock(project: DigitizationProject, windows: Iterable[str], *, run_id: str) -> dict[str, WindowStock]:
+    """List the source once, then bring manifest and plan of each window up to date.
+
+    After a crash: the manifest is promoted whole or not at all, and the plan is written again.
+    """
+    listing = list_masters(project, now=project.ledger.clock())
+    return {window: _refresh(project, window, listing, run_id=run_id) for window in dict.fromkeys(windows)}
+
+
+def window_masters(project: DigitizationProject, window: str, listing: MasterListing) -> tuple[Master, ...]:
+    """All masters of a window: those listed now, and those captured in it whose files are gone, as they were captured."""
+    listed = {master.uri: master for master in listing.of_window(window)}
+    captured = {capture.uri: captured_master(capture) for capture in project.ledger.captures(window=window)}
+    return tuple((captured | listed)[uri] for uri in sorted(captured | listed))
+
+
+def fingerprint(masters: Iterable[Master]) -> str:
+    """Tells one state of a window's masters from another."""
+    return source_fingerprint(master.identity for master in sorted(masters, key=lambda item: item.uri))
+
+
+def settings_fingerprint(project: DigitizationProject) -> str:
+    """What beside the masters decides a window's plan."""
+    return digest_of(project.copy_settings.ingredients())
+
+
+def _refresh(project: DigitizationProject, window: str, listing: MasterListing, *, run_id: str) -> WindowStock:
+    ledger = project.ledger
+    masters = window_masters(project, window, listing)
+    found, settings = fingerprint(listing.of_window(window)), settings_fingerprint(project)
+    name = digitization_shape(project.config).plan_marker
+    marker = ledger.marker(name, window)
+    if marker is not None and (marker.manifest_fingerprint, marker.config_fingerprint) == (found, settings):
+        return WindowStock(window, masters, is_manifest_made=False)
+    # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
+    begun = f"begun by {uuid4()}"
+    ledger.set_marker(name, window, manifest_fingerprint="", config_fingerprint=begun)
+    is_made = bool(_write_manifest(project, window, masters, run_id=run_id).settled)
+    ledger.write_plan(COPIES, [PartitionPlan(COPIES, window, window, tuple(window_units(project, window, masters)))])
+    ledger.confirm_marker(name, window, begun=begun, manifest_fingerprint=found, config_fingerprint=settings)
+    return WindowStock(window, masters, is_made)
+
+
+def manifest_work(window: str, masters: Sequence[Master]) -> UnitOfWork:
+    """The unit of work that writes one window's manifest."""
+    ingredients: dict[str, Any] = {
+        "operation": MANIFEST,
+        "version": MANIFEST_VERSION,
+        "settings": {},
+        "destination": {"window": window},
+        "inputs": fingerprint(masters),
+    }
+    keyed = window_unit(
+        MANIFEST,
+        f"{MANIFEST}/{window}.parquet",
+        ingredients,
+        work=partial(write_manifest, tuple(masters), ""),
+        validate=partial(validate_table, ""),
+        source="ledger",
+    )
+    key = keyed.unit.key
+    return UnitOfWork(keyed.unit, partial(write_manifest, tuple(masters), key), partial(validate_table, key), replaces=True)
+
+
+def manifest_batch(project: DigitizationProject, windows: Iterable[str], listing: MasterListing) -> WindowBatch:
+    """The manifests of some windows."""
+    works = {window: [manifest_work(window, window_masters(project, window, listing))] for window in windows}
+    return WindowBatch(MANIFEST, works, ledger=project.ledger)
+
+
+def _write_manifest(project: DigitizationProject, window: str, masters: Sequence[Master], *, run_id: str) -> RunReport:
+    batch = WindowBatch(MANIFEST, {window: [manifest_work(window, masters)]}, ledger=project.ledger)
+    return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
