@@ -131,7 +131,7 @@ def open_dead_letters(project: ProjectLike, watched: Watched) -> Finding:
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
     words = f"open dead letters: {total} ({kinds}); 'tilewright quarantine list' shows them"
     # few columns, the reason first: the page shows a table as wide as it is, and nobody scrolls sideways
-    metadata = {"open": total, "dead_letters": _table(rows, numbers=("id", "attempts"))}
+    metadata = {"open": total, "dead_letters": table(rows, numbers=("id", "attempts"))}
     return Finding(watched.key, LETTERS_CHECK, False, words, metadata, dg.AssetCheckSeverity.WARN)
 
 
@@ -162,7 +162,7 @@ def overdue_dead_letters(project: ProjectLike, watched: Watched, *, deadline: ti
         }
         for letter in late[:ROWS_SHOWN]
     ]
-    metadata["overdue_letters"] = _table(rows, numbers=("id",))
+    metadata["overdue_letters"] = table(rows, numbers=("id",))
     words = (
         f"{len(late)} dead letters have been open for more than {hours:g} h, the oldest since {rows[0]['since']}; replay or "
         "dismiss them with 'tilewright quarantine'"
@@ -176,7 +176,7 @@ def inputs_left_out(watched: Watched, survey: Survey, *, check: str, subject: st
     metadata: dict[str, Any] = {f"{subject}s": survey.inputs, "accepted": survey.accepted, "left_out": len(rows)}
     if not rows:
         return Finding(watched.key, check, True, f"every file of the source belongs to a {subject} of a window", metadata)
-    metadata["left_out_files"] = _table(rows[:ROWS_SHOWN])
+    metadata["left_out_files"] = table(rows[:ROWS_SHOWN])
     counts = Counter(row["verdict"] for row in rows)
     words = f"{len(rows)} left out: " + ", ".join(f"{number} {name}" for name, number in sorted(counts.items()))
     metadata["fingerprint"] = digest_of(rows)[:16]
@@ -184,7 +184,7 @@ def inputs_left_out(watched: Watched, survey: Survey, *, check: str, subject: st
 
 
 def _discrepancy_table(discrepancies: Sequence[Discrepancy]) -> dg.TableMetadataValue:
-    return _table(
+    return table(
         [
             {"kind": item.kind.value, "unit": item.unit_key[:16], "output": item.output_uri, "message": item.message[:300]}
             for item in discrepancies[:ROWS_SHOWN]
@@ -192,6 +192,7 @@ def _discrepancy_table(discrepancies: Sequence[Discrepancy]) -> dg.TableMetadata
     )
 
 
-def _table(rows: Sequence[Mapping[str, Any]], *, numbers: Sequence[str] = ()) -> dg.TableMetadataValue:
+def table(rows: Sequence[Mapping[str, Any]], *, numbers: Sequence[str] = ()) -> dg.TableMetadataValue:
+    """A table for metadata, with the columns of its first row; `numbers` are whole ones."""
     columns = [dg.TableColumn(name, "int" if name in numbers else "string") for name in rows[0]]
     return dg.MetadataValue.table(records=[dg.TableRecord(dict(row)) for row in rows], schema=dg.TableSchema(columns=columns))

@@ -39,6 +39,13 @@ def window_partitions(calendar: WindowCalendar) -> dg.TimeWindowPartitionsDefini
     )
 
 
+def period_partitions(calendar: WindowCalendar) -> dg.TimeWindowPartitionsDefinition:
+    """The windows of a calendar with the one that is not over: for what is due all through it."""
+    return dg.TimeWindowPartitionsDefinition(
+        start=calendar.start, fmt=calendar.key_format, cron_schedule=calendar.cron, timezone="UTC", end_offset=1
+    )
+
+
 def project_partitions(calendar: WindowCalendar, grid: Grid) -> ProjectPartitions:
     """Partitions of the configured windows and grid. Raises `ConfigurationError` for more tiles than a window may have."""
     names = list(grid.partitions)
