@@ -104,7 +104,7 @@ def _csv(text: str) -> BatchManifest:
 
 
 def _add(digests: dict[str, str | None], where: str, path: str, digest: str | None) -> None:
-    path = path.removeprefix("./").replace("\\", "/")
+    path = path.replace("\\", "/").removeprefix("./")
     digest = None if digest is None else digest.lower()
     if not path or path.startswith("/") or ".." in path.split("/"):
         raise _refused(f"{where}: path: found {path!r}; allowed: one below the batch's folder")

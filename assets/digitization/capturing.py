@@ -74,7 +74,9 @@ class _Taking:
 
     def _digests(self, entries: list[Entry]) -> Digests:
         ledger = self.project.ledger
-        known = ledger.pins(entry.uri for entry in entries)
+        changed = {entry.uri: entry.ctime_ns for entry in entries}
+        # a file that was damaged may be copied over with its size and its time kept; what the system says of its inode tells
+        known = {uri: pin for uri, pin in ledger.pins(changed).items() if changed[uri] < pin.first_seen.timestamp() * 1e9}
         return digest_entries(entries, source_dir=self.config.source_dir, book=ledger, known=known, now=self.now)
 
     def _window(self, ready: Readiness) -> str | None:
