@@ -21,7 +21,7 @@ from resources.keys import digest_file
 from resources.ledger import UnitRow
 from resources.staging import remove_staged
 from resources.store import LocalStore
-from resources.units import Completion, Metrics, UnitOfWork, UnitState
+from resources.units import Completion, Made, UnitOfWork, UnitState, as_made
 
 _GROUP = 500
 
@@ -68,8 +68,10 @@ def _verified(store: LocalStore, work: UnitOfWork, recorded: Mapping[str, str], 
     try:
         work.validate(path)
         digest = digest_file(path)
-        metrics = work.recover(path) if work.recover is not None else _metrics_by_doing(store, work, digest)
-        found = Completion(work.unit.key, 0, uri, digest, path.stat().st_size, metrics)
+        made = as_made(work.recover(path)) if work.recover is not None else _made_again(store, work, digest)
+        found = Completion(
+            work.unit.key, 0, uri, digest, path.stat().st_size, made.metrics, rows=made.rows, revision=made.revision
+        )
     except (TilewrightError, OSError, ValueError, RuntimeError) as error:
         # window outputs keep one name: an older one there is out of date, not damaged, and is made again by the next run
         if not work.replaces:
@@ -84,14 +86,14 @@ def _verified(store: LocalStore, work: UnitOfWork, recorded: Mapping[str, str], 
     return found
 
 
-def _metrics_by_doing(store: LocalStore, work: UnitOfWork, digest: str) -> Metrics:
-    """Metrics of an output that does not hold them itself: it is made again aside, and must be the same bytes."""
+def _made_again(store: LocalStore, work: UnitOfWork, digest: str) -> Made:
+    """What is said of an output that does not hold it itself: it is made again aside, and must be the same bytes."""
     staged = store.staging_path(work.unit.output_uri, run_id="rebuild")
     try:
-        metrics = work.work(staged)
+        made = as_made(work.work(staged))
         if digest_file(staged) != digest:
             raise UnitRejected("made again it has other bytes", kind=ErrorKind.OUTPUT_DIFFERS, unit_key=work.unit.key)
-        return metrics
+        return made
     finally:
         remove_staged(staged)
 

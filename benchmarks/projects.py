@@ -84,7 +84,8 @@ def small_units(folder: Path, units: int, size: int) -> SmallUnits:
     for number in range(units):
         key = _planned(number, size).key
         path = folder / "outputs" / f".staged-{key[:16]}.bin"
-        tasks.append(StageTask(key, 1, str(number), path, partial(write_block, key, size), partial(check_block, key)))
+        work, validate = partial(write_block, key, size), partial(check_block, key)
+        tasks.append(StageTask(key, 1, str(number), path.name, path, work, validate))
     return SmallUnits(tasks)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from resources.errors import ErrorKind
 from resources.ledger import Ledger
+from resources.outputs import Outputs
 from resources.reconciliation import Discrepancy
 from resources.store import LocalStore
 from resources.units import RUNNABLE_STATES, UnitState
@@ -33,12 +34,14 @@ def make_amends(ledger: Ledger, store: LocalStore, discrepancies: Iterable[Discr
     After a crash: whatever was not done is found as a discrepancy again.
     """
     found = list(discrepancies)
+    outputs = Outputs(store, ledger)
     aside = [item.output_uri for item in found if item.kind is ErrorKind.OUTPUT_DIFFERS]
     aside += _unwanted(ledger, [item.output_uri for item in found if item.kind is ErrorKind.OUTPUT_UNRECORDED], found)
     moved = []
     for uri in aside:
-        if store.size(uri) is not None:
-            store.set_aside(uri)
+        place = outputs.at(uri)
+        if place.size(uri) is not None:
+            place.set_aside(uri)
             moved.append(uri)
     returned = 0
     for kind in _REDONE:

@@ -29,6 +29,7 @@ POINTS = (
     "source.read",
     "stage.open",
     "stage.written",
+    "stage.part",
     "stage.synced",
     "validate.done",
     "promote.ready",

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Protocol
 
 from resources.config import RetryConfig
@@ -23,14 +22,16 @@ from resources.executor import Executor
 from resources.failures import FailureLog
 from resources.leases import Lease, Leases
 from resources.ledger import Ledger, PartitionRow, RunRow, UnitRow
+from resources.outputs import Listings, Outputs
 from resources.promotion import Promoter
 from resources.reconciliation import Discrepancy
+from resources.row_tables import is_row_uri
 from resources.staging import StageTask, remove_staged
-from resources.store import Listings, LocalStore
+from resources.store import LocalStore
 from resources.units import RUNNABLE_STATES, RunOutcome, RunSummary, UnitOfWork, UnitState
 from resources.verdicts import classify
 
-_PARTITIONS_AT_ONCE = 64
+_UNITS_AT_ONCE = 2000
 _WAIT_S = 0.5
 _HEARTBEAT_S = 5.0
 _PROGRESS_S = 5.0
@@ -160,6 +161,7 @@ class _Run:
         self.engine = engine
         self.ledger = engine.ledger
         self.store = engine.store
+        self.outputs = Outputs(engine.store, engine.ledger)
         self.batch = batch
         self.lease = lease
         self.run_id = run_id
@@ -171,7 +173,7 @@ class _Run:
         self.stopped_by: EnvironmentUnfit | None = None
         self.failures = FailureLog(ledger=self.ledger, retry=engine.retry, run_id=run_id, rng=engine.rng)
         self.promoter = Promoter(
-            ledger=self.ledger, store=self.store, run_id=run_id, fences_hold=self._fences_hold, discrepancies=self.discrepancies
+            outputs=self.outputs, run_id=run_id, fences_hold=self._fences_hold, discrepancies=self.discrepancies
         )
         self.done = 0
         self.planned = 0
@@ -220,11 +222,9 @@ class _Run:
         )
 
     def _candidates(self) -> Iterator[UnitOfWork]:
-        """Skip before work: yields the units to do, partition by partition, so that memory is flat in the number of units."""
-        listings = Listings(self.store)
-        names = iter(self.mine)
-        while some := list(islice(names, _PARTITIONS_AT_ONCE)):
-            rows = list(self.ledger.planned(self.batch.asset, some))
+        """Skip before work: yields the units to do, page by page, so that memory is flat in the number of units."""
+        listings = self.outputs.listings()
+        for rows in self.ledger.planned_pages(self.batch.asset, self.mine, size=_UNITS_AT_ONCE):
             self.planned += len(rows)
             complete = [row for row in rows if row.state is UnitState.COMPLETE]
             stale = self._stale(complete, listings)
@@ -238,16 +238,17 @@ class _Run:
             todo = [row for row in rows if row.state in RUNNABLE_STATES and self._may_run(row, now)] + absent
             # they were running when a run vanished: one that ends whole runs is found out only when it runs alone
             self.suspected.update(row.key for row in todo if row.suspect)
+            unrecorded = listings.sizes(row.output_uri for row in todo if row.key not in stale and not is_row_uri(row.output_uri))
             for unit in self.batch.work(todo):
-                unrecorded = unit.unit.key not in stale and listings.size(unit.unit.output_uri) is not None
-                if unrecorded and not unit.replaces and self.promoter.adopt(unit):
+                if unit.unit.output_uri in unrecorded and not unit.replaces and self.promoter.adopt(unit):
                     self.done += 1
                     continue
                 yield unit
 
     def _stale(self, complete: Sequence[UnitRow], listings: Listings) -> set[str]:
         """Keys of COMPLETE units whose output is not there as recorded."""
-        stale = {row.key for row in complete if listings.size(row.output_uri) != row.output_size}
+        sizes = listings.sizes(row.output_uri for row in complete)
+        stale = {row.key for row in complete if sizes.get(row.output_uri) != row.output_size}
         if self.batch.replaces:
             # a run killed between replace and record leaves another unit's bytes under this one's name
             present = [row for row in complete if row.key not in stale]
@@ -259,14 +260,15 @@ class _Run:
 
     def _return_to_pending(self, rows: Sequence[UnitRow]) -> None:
         for row in rows:
-            size = self.store.size(row.output_uri)
+            place = self.outputs.at(row.output_uri)
+            size = place.size(row.output_uri)
             kind = ErrorKind.OUTPUT_MISSING if size is None else ErrorKind.OUTPUT_DIFFERS
             found = "is missing" if size is None else f"has {size} bytes, recorded were {row.output_size}"
             self.discrepancies.append(
                 Discrepancy(kind, row.key, row.output_uri, f"{row.output_uri} {found}; the unit is done again")
             )
             if size is not None:
-                self.store.set_aside(row.output_uri)
+                place.set_aside(row.output_uri)
         self.ledger.return_to_pending(
             [row.key for row in rows], reason="its output is missing or differs", kind=ErrorKind.OUTPUT_MISSING
         )
@@ -295,7 +297,8 @@ class _Run:
         wanted = [unit for unit in units if self.failures.may_start(unit)]
         # a folder that cannot be made is known before any attempt is on record
         try:
-            paths = {unit.unit.key: self.store.staging_path(unit.unit.output_uri, run_id=self.run_id) for unit in wanted}
+            uris = {unit.unit.key: unit.unit.output_uri for unit in wanted}
+            paths = {key: self.outputs.at(uri).staging_path(uri, run_id=self.run_id) for key, uri in uris.items()}
         except OSError as error:
             raise self.promoter.unfit(error, "a folder for outputs could not be made") from error
         numbers = self.ledger.start_attempts(self.run_id, [unit.unit.key for unit in wanted], alone=alone)
@@ -308,7 +311,7 @@ class _Run:
             path = paths[unit.unit.key]
             subject = f"{unit.unit.key[:16]} {unit.unit.product} {unit.unit.window} {unit.unit.tile or ''}"
             dispatch.started(unit, number, alone=alone, path=path)
-            tasks.append(StageTask(unit.unit.key, number, subject, path, unit.work, unit.validate))
+            tasks.append(StageTask(unit.unit.key, number, subject, unit.unit.output_uri, path, unit.work, unit.validate))
         executor.submit(tasks, alone=alone)
 
     def _settle(self, dispatch: Dispatch, executor: Executor, *, timeout_s: float) -> None:

@@ -95,9 +95,15 @@ def _rebuild(cls: type[TilewrightError], message: str, state: dict[str, object])
 
 
 class TransientError(TilewrightError):
-    """RETRY: the same call may succeed later with nothing changed."""
+    """RETRY: the same call may succeed later with nothing changed. `retry_after_s`: not before that, as the service asked."""
 
     default_kind = ErrorKind.SOURCE_UNAVAILABLE
+
+    def __init__(
+        self, message: str, *, kind: ErrorKind | None = None, unit_key: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, kind=kind, unit_key=unit_key)
+        self.retry_after_s = retry_after_s
 
 
 class UnitRejected(TilewrightError):

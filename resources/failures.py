@@ -47,6 +47,7 @@ class FailureLog:
         self._deferred: dict[str, set[str]] = {}
         self._rejected: set[str] = set()
         self._known: set[str] = set()
+        self._asked_s: dict[str, float] = {}
 
     def may_start(self, unit: UnitOfWork) -> bool:
         """False for a unit of an unwell source or of an input that was rejected meanwhile: no work is wasted on it."""
@@ -89,8 +90,11 @@ class FailureLog:
             self._rejected.add(failure.input_digest)
             self._known.add(failure.input_digest)
         self._tries[key] += 1
-        is_tried_again = failure.verdict is Verdict.RETRY and self._tries[key] < self._retry.tries_in_run
-        delay_s = self._delay_s(ended.attempt, within_run=is_tried_again, tries=self._tries[key])
+        asked_s = failure.retry_after_s or 0.0
+        is_soon = asked_s <= self._retry.cap_s  # a run does not wait longer for a source than it would by itself
+        is_tried_again = failure.verdict is Verdict.RETRY and self._tries[key] < self._retry.tries_in_run and is_soon
+        delay_s = max(asked_s, self._delay_s(ended.attempt, within_run=is_tried_again, tries=self._tries[key]))
+        self._asked_s[ended.unit.unit.source] = max(asked_s, self._asked_s.get(ended.unit.unit.source, 0.0))
         outcome = AttemptOutcome.LOST if ended.fate is Fate.LOST else AttemptOutcome.FAILED
         written = self._failure(ended, outcome=outcome, charged=True, delay_s=delay_s)
         return written, Again(delay_s=delay_s, as_suspect=ended.fate is Fate.LOST) if is_tried_again else None
@@ -120,7 +124,7 @@ class FailureLog:
         What it failed before or after the breaker opened is VOID too: the longer it is unwell, the more units would be charged.
         """
         for source, keys in self._deferred.items():
-            later, reason = self._later(1), self._unwell[source]
+            later, reason = self._later(source), self._unwell[source]
             self._ledger.void_failures(self._run_id, sorted(keys & self._tries.keys()), retry_at=later, reason=reason)
             self._ledger.defer(sorted(keys), retry_at=later, reason=reason)
 
@@ -147,9 +151,9 @@ class FailureLog:
         rounds = max(1, attempt // self._retry.tries_in_run)
         return later_run_s(rounds, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
 
-    def _later(self, failures: int) -> datetime:
-        delay = later_run_s(failures, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
-        return self._ledger.clock() + timedelta(seconds=delay)
+    def _later(self, source: str) -> datetime:
+        delay_s = later_run_s(1, base_s=self._retry.later_base_s, cap_s=self._retry.later_cap_s, rng=self._rng)
+        return self._ledger.clock() + timedelta(seconds=max(delay_s, self._asked_s.get(source, 0.0)))
 
     def _count_against(self, source: str, key: str) -> None:
         if source in self._unwell:
@@ -160,4 +164,4 @@ class FailureLog:
         if len(row) >= self._retry.breaker_units:
             reason = f"{len(row)} units in a row exhausted their tries on it"
             self._unwell[source] = reason
-            self._ledger.void_failures(self._run_id, list(row), retry_at=self._later(1), reason=reason)
+            self._ledger.void_failures(self._run_id, list(row), retry_at=self._later(source), reason=reason)

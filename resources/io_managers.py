@@ -16,7 +16,7 @@ from resources.engine import Batch, Engine, Progress, RunReport
 from resources.errors import ErrorKind
 from resources.ledger import Ledger, PartitionRow, UnitRow
 from resources.opening import open_project_ledger, open_project_store
-from resources.store import Listings
+from resources.outputs import Outputs
 from resources.units import RUNNABLE_STATES, RunOutcome, RunSummary, UnitState
 
 REASONS_SHOWN = 25
@@ -94,13 +94,13 @@ class AtomicPromoteIOManager(dg.ConfigurableIOManager):
         config = load_config(self.config_path or None)
         ledger = open_project_ledger(config)
         store = open_project_store(config, ledger)
-        rows = ledger.planned(context.asset_key.to_user_string(), list(context.asset_partition_keys))
-        sizes = Listings(store)
+        rows = list(ledger.planned(context.asset_key.to_user_string(), list(context.asset_partition_keys)))
+        sizes = Outputs(store, ledger).listings().sizes(row.output_uri for row in rows)
         return [_confirmed(row, sizes) for row in rows]
 
 
-def _confirmed(row: UnitRow, sizes: Listings) -> UnitRow:
-    if row.state is not UnitState.COMPLETE or sizes.size(row.output_uri) == row.output_size:
+def _confirmed(row: UnitRow, sizes: Mapping[str, int]) -> UnitRow:
+    if row.state is not UnitState.COMPLETE or sizes.get(row.output_uri) == row.output_size:
         return row
     return replace(row, state=UnitState.PENDING, error_kind=ErrorKind.OUTPUT_MISSING, reason="its output is missing or differs")
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from resources.crashpoints import reach
 from resources.dispatch import StagedUnit
 from resources.errors import EnvironmentUnfit, ErrorKind, IntegrityError, TilewrightError, Verdict
-from resources.keys import digest_file
 from resources.ledger import Ledger
+from resources.outputs import Outputs
 from resources.reconciliation import Discrepancy
 from resources.staging import Staged, remove_staged
 from resources.store import LocalStore
-from resources.units import Completion, UnitOfWork, UnitState
+from resources.trees import digest_of_content, size_of
+from resources.units import Completion, UnitOfWork, UnitState, as_made
 from resources.verdicts import classify
 
 
@@ -22,11 +23,20 @@ from resources.verdicts import classify
 class Promoter:
     """Promotes staged outputs of one run and records them, in that order."""
 
-    ledger: Ledger
-    store: LocalStore
+    outputs: Outputs
     run_id: str
     fences_hold: Callable[[], bool]
     discrepancies: list[Discrepancy]
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where outputs are recorded."""
+        return self.outputs.ledger
+
+    @property
+    def store(self) -> LocalStore:
+        """Where files and directories are."""
+        return self.outputs.store
 
     def promote(self, staged: Sequence[StagedUnit]) -> int:
         """Promote and record a group; returns how many this run recorded.
@@ -48,7 +58,7 @@ class Promoter:
                 if (completion := self._promote_one(unit, attempt, path, result)) is not None
             ]
             reach("promote.linked", self.run_id)
-            self.store.sync_folders(completion.output_uri for completion in completions)
+            self.outputs.sync(completion.output_uri for completion in completions)
         except OSError as error:
             raise self.unfit(error, "an output could not be promoted") from error
         reach("promote.synced", self.run_id)
@@ -63,7 +73,7 @@ class Promoter:
         if found is None:
             self._set_aside(unit, "does not verify and was never recorded")
             return False
-        self.store.sync_folders([unit.unit.output_uri])
+        self.outputs.sync([unit.unit.output_uri])
         return unit.unit.key in self.ledger.adopt([found])
 
     def verifies(self, unit: UnitOfWork) -> bool:
@@ -71,14 +81,25 @@ class Promoter:
         return self._verified(unit) is not None
 
     def _promote_one(self, unit: UnitOfWork, attempt: int, path: Path, result: Staged) -> Completion | None:
-        uri = unit.unit.output_uri
-        completion = Completion(unit.unit.key, attempt, uri, result.digest, result.size_bytes, result.metrics, result.duration_s)
+        uri, made = unit.unit.output_uri, result.made
+        completion = Completion(
+            unit.unit.key,
+            attempt,
+            uri,
+            result.digest,
+            result.size_bytes,
+            made.metrics,
+            result.duration_s,
+            made.rows,
+            made.revision,
+        )
         if unit.replaces:
             self.store.replace(path, uri)
             return completion
-        if self.store.promote(path, uri):
+        place = self.outputs.at(uri)
+        if place.promote(path, uri):
             return completion
-        existing = digest_file(self.store.path(uri))
+        existing = place.digest(uri)
         if existing == result.digest:
             remove_staged(path)
             return completion
@@ -91,7 +112,7 @@ class Promoter:
             remove_staged(path)
             return other
         self._set_aside(unit, "was in the way under the unit's final name and does not verify")
-        return completion if self.store.promote(path, uri) else None
+        return completion if place.promote(path, uri) else None
 
     def unfit(self, error: OSError, what: str) -> EnvironmentUnfit:
         """A name that cannot be given or made durable is the store's fault: nothing is recorded, nothing is tried again here."""
@@ -101,16 +122,18 @@ class Promoter:
         return EnvironmentUnfit(f"{self.store.root}: {what}: {failure.message}", kind=kind)
 
     def _verified(self, unit: UnitOfWork, *, attempt: int = 0) -> Completion | None:
-        path = self.store.path(unit.unit.output_uri)
+        uri = unit.unit.output_uri
+        path = self.store.path(uri)
         try:
             unit.validate(path)
-            metrics = unit.recover(path) if unit.recover is not None else {}
-            return Completion(unit.unit.key, attempt, unit.unit.output_uri, digest_file(path), path.stat().st_size, metrics)
+            made = as_made(unit.recover(path) if unit.recover is not None else {})
+            digest, size = digest_of_content(path), size_of(path)
+            return Completion(unit.unit.key, attempt, uri, digest, size, made.metrics, rows=made.rows, revision=made.revision)
         except (TilewrightError, OSError, ValueError, RuntimeError):
             return None
 
     def _set_aside(self, unit: UnitOfWork, why: str) -> None:
-        aside = self.store.set_aside(unit.unit.output_uri)
+        aside = self.outputs.at(unit.unit.output_uri).set_aside(unit.unit.output_uri)
         self.discrepancies.append(
             Discrepancy(
                 ErrorKind.OUTPUT_UNRECORDED,

@@ -6,16 +6,17 @@ neighbours are not mistaken for faults: what looks wrong is read again, and a RU
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resources.errors import ErrorKind
-from resources.keys import digest_file
-from resources.ledger import Ledger, UnitRow
+from resources.ledger import Ledger, PartitionRow, UnitRow
+from resources.outputs import Outputs
 from resources.store import LocalStore
 from resources.units import UnitState
 
 _PARTITIONS_AT_ONCE = 64
+_UNITS_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,31 +51,37 @@ def reconcile(ledger: Ledger, store: LocalStore, *, asset: str, partitions: Sequ
     output missing.
     """
     store.check(expected=ledger.remembered_store())
+    places = Outputs(store, ledger)
     planned = complete = outputs = 0
     found: list[Discrepancy] = []
     owners: dict[str, str] = {}
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         names = partitions[start : start + _PARTITIONS_AT_ONCE]
-        rows = list(ledger.planned(asset, names))
-        planned += sum(row.planned for row in ledger.partition_rows(asset, names=names))
-        suspects = _compare(ledger, store, rows, deep=deep)
-        doubted = _confirm(ledger, suspects)
-        missing = {item.unit_key for item in doubted if item.kind is ErrorKind.OUTPUT_MISSING}
-        done = [row for row in rows if row.state is UnitState.COMPLETE]
-        complete += len(done)
-        outputs += len({row.output_uri for row in done if row.key not in missing})
-        found += doubted
-        found += _shared_keys(ledger, asset, names, rows)
-        found += _shared_units(rows, owners)
+        first_keys: dict[str, str] = {}
+        for rows in ledger.planned_pages(asset, names, size=_UNITS_AT_ONCE):
+            suspects = _compare(ledger, places, rows, deep=deep)
+            doubted = _confirm(ledger, suspects)
+            missing = {item.unit_key for item in doubted if item.kind is ErrorKind.OUTPUT_MISSING}
+            done = [row for row in rows if row.state is UnitState.COMPLETE]
+            complete += len(done)
+            outputs += len({row.output_uri for row in done if row.key not in missing})
+            found += doubted
+            found += _shared_units(rows, owners)
+            for row in rows:
+                first_keys.setdefault(row.partition or "", row.key)
+        counted = list(ledger.partition_rows(asset, names=names))
+        planned += sum(row.planned for row in counted)
+        found += _shared_keys(counted, first_keys)
     return Reconciliation(planned, complete, outputs, tuple(found))
 
 
-def _compare(ledger: Ledger, store: LocalStore, rows: Sequence[UnitRow], *, deep: bool) -> list[Discrepancy]:
-    listings = {prefix: store.listing(prefix) for prefix in {_folder(row.output_uri) for row in rows}}
+def _compare(ledger: Ledger, outputs: Outputs, rows: Sequence[UnitRow], *, deep: bool) -> list[Discrepancy]:
+    listings = outputs.listings()
+    sizes = listings.sizes(row.output_uri for row in rows)
     found = []
     expected: set[str] = set()
     for row in rows:
-        size = listings[_folder(row.output_uri)].get(row.output_uri)
+        size = sizes.get(row.output_uri)
         if row.state in (UnitState.COMPLETE, UnitState.RUNNING):
             expected.add(row.output_uri)
         if row.state is not UnitState.COMPLETE:
@@ -83,10 +90,11 @@ def _compare(ledger: Ledger, store: LocalStore, rows: Sequence[UnitRow], *, deep
             found.append(_say(ErrorKind.OUTPUT_MISSING, row, "is recorded complete and does not exist"))
         elif size != row.output_size:
             found.append(_say(ErrorKind.OUTPUT_DIFFERS, row, f"has {size} bytes; recorded were {row.output_size}"))
-        elif deep and (fault := _fault_of_content(store, row)) is not None:
+        elif deep and (fault := _fault_of_content(outputs, row)) is not None:
             found.append(fault)
     places = {_place(row.output_uri): row.key for row in rows}
-    strays = [uri for listing in listings.values() for uri in listing if uri not in expected and _place(uri) in places]
+    nearby = listings.beside(row.output_uri for row in rows)
+    strays = [uri for uri in nearby if uri not in expected and _place(uri) in places]
     recorded = ledger.recorded_outputs(strays)
     found += [
         Discrepancy(
@@ -97,9 +105,9 @@ def _compare(ledger: Ledger, store: LocalStore, rows: Sequence[UnitRow], *, deep
     return found
 
 
-def _fault_of_content(store: LocalStore, row: UnitRow) -> Discrepancy | None:
+def _fault_of_content(outputs: Outputs, row: UnitRow) -> Discrepancy | None:
     try:
-        digest = digest_file(store.path(row.output_uri))
+        digest = outputs.at(row.output_uri).digest(row.output_uri)
     except FileNotFoundError:
         return _say(ErrorKind.OUTPUT_MISSING, row, "is recorded complete and vanished while it was looked at")
     except OSError as error:
@@ -133,25 +141,19 @@ def _confirm(ledger: Ledger, suspects: Iterable[Discrepancy]) -> list[Discrepanc
     return stands
 
 
-def _shared_keys(ledger: Ledger, asset: str, names: Sequence[str], rows: Sequence[UnitRow]) -> list[Discrepancy]:
+def _shared_keys(partitions: Iterable[PartitionRow], first_keys: Mapping[str, str]) -> list[Discrepancy]:
     """A key that is not unique: more units were planned than there are keys."""
-    held: dict[str, set[str]] = {}
-    for row in rows:
-        held.setdefault(row.partition or "", set()).add(row.key)
-    found = []
-    for partition in ledger.partition_rows(asset, names=names):
-        distinct = len(held.get(partition.partition, ()))
-        if distinct != partition.planned:
-            found.append(
-                Discrepancy(
-                    ErrorKind.DUPLICATE_KEY,
-                    next(iter(sorted(held.get(partition.partition, {""})))),
-                    "",
-                    f"partition {partition.partition} was planned with {partition.planned} units and has {distinct} distinct "
-                    "keys: a unit key is not unique",
-                )
-            )
-    return found
+    return [
+        Discrepancy(
+            ErrorKind.DUPLICATE_KEY,
+            first_keys.get(row.partition, ""),
+            "",
+            f"partition {row.partition} was planned with {row.planned} units and has {row.units} distinct keys: "
+            "a unit key is not unique",
+        )
+        for row in partitions
+        if row.units != row.planned
+    ]
 
 
 def _shared_units(rows: Sequence[UnitRow], owners: dict[str, str]) -> list[Discrepancy]:
@@ -167,10 +169,6 @@ def _shared_units(rows: Sequence[UnitRow], owners: dict[str, str]) -> list[Discr
 
 def _say(kind: ErrorKind, row: UnitRow, what: str) -> Discrepancy:
     return Discrepancy(kind, row.key, row.output_uri, f"{row.output_uri} {what} (unit {row.key[:16]})")
-
-
-def _folder(uri: str) -> str:
-    return uri.rpartition("/")[0]
 
 
 def _place(uri: str) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from resources.crashpoints import reach
 from resources.errors import ErrorKind, UnitRejected, Verdict
-from resources.keys import digest_file
-from resources.store import sync_file
-from resources.units import Metrics, Validate, Work
+from resources.forms import form_of
+from resources.row_tables import check_rows
+from resources.trees import remove_content
+from resources.units import Made, Validate, Work, as_made
 from resources.verdicts import Failure, classify
 
 _ROOM_FLOOR_BYTES = 1 << 20
@@ -26,6 +26,7 @@ class StageTask:
     unit_key: str
     attempt: int
     subject: str
+    output_uri: str
     path: Path
     work: Work
     validate: Validate
@@ -38,28 +39,28 @@ class Staged:
     digest: str
     size_bytes: int
     duration_s: float
-    metrics: Metrics = field(default_factory=dict)
+    made: Made
 
 
 def stage(task: StageTask) -> Staged | Failure:
     """Write, sync, validate and digest one output under its staging name.
 
-    After a crash: a staging file that no reader takes for an output, removed by `sweep`. On any failure the file is removed here.
+    After a crash: a staging name that no reader takes for an output, removed by `sweep`. On any failure it is removed here.
     """
     started = time.perf_counter()
+    form = form_of(task.output_uri)
     try:
         reach("stage.open", task.subject)
-        metrics = task.work(task.path)
+        made = as_made(task.work(task.path))
         reach("stage.written", task.subject)
-        if not task.path.is_file():
-            raise UnitRejected("the work function returned without writing its output", kind=ErrorKind.INVALID_OUTPUT)
-        size = sync_file(task.path)
+        check_rows(made.rows)
+        size = form.seal(task.output_uri, task.path, made)
         reach("stage.synced", task.subject)
         if size == 0:
             raise UnitRejected("the work function wrote an empty output", kind=ErrorKind.INVALID_OUTPUT)
         task.validate(task.path)
         reach("validate.done", task.subject)
-        return Staged(digest_file(task.path), size, time.perf_counter() - started, metrics)
+        return Staged(form.digest(task.output_uri, task.path, made), size, time.perf_counter() - started, made)
     except Exception as error:
         failure = classify(error)
         if failure.verdict is Verdict.QUARANTINE:
@@ -77,10 +78,9 @@ def stage_all(tasks: Sequence[StageTask]) -> list[Staged | Failure]:
 
 
 def remove_staged(path: Path) -> None:
-    """Remove a staging file and what a library may have left beside it under the same name."""
+    """Remove what was staged and what a library may have left beside it under the same name."""
     for name in (path.name, f"{path.name}.aux.xml", f"{path.name}.ovr", f"{path.name}.ovr.tmp", f"{path.name}.msk"):
-        with suppress(OSError):
-            (path.parent / name).unlink(missing_ok=True)
+        remove_content(path.parent / name)
 
 
 def _unfit_folder(folder: Path, failure: Failure) -> Failure:

@@ -12,10 +12,12 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from resources.errors import EnvironmentUnfit, ErrorKind
+from resources.trees import digest_of_content, is_directory_name, remove_content, size_of, sync_folder
 
 IDENTITY_NAME = ".tilewright-store"
 STAGING_PREFIX = ".staged-"
@@ -59,10 +61,14 @@ class LocalStore:
         """A name in the destination's folder that nobody else can have and no reader takes for an output. Makes the folder."""
         final = self.path(uri)
         self._make_folder(final.parent)
-        return final.parent / f"{STAGING_PREFIX}{run_tag(run_id)}-{secrets.token_hex(6)}-{final.name}"
+        return final.parent / _staging_name(final.name, run_id=run_id)
+
+    def scratch_path(self, *, run_id: str) -> Path:
+        """A staging name that never becomes an output, for work that leaves no file."""
+        return self.root / _staging_name("scratch", run_id=run_id)
 
     def promote(self, staged: Path, uri: str) -> bool:
-        """Give the staged file its final name unless the name is taken. True: promoted. False: the name exists, `staged` stays.
+        """Give the staged output its final name unless the name is taken. True: promoted. False: the name exists, `staged` stays.
 
         The name is durable only after `sync_folders`. After a crash: either the final name is whole, or only the staging name
         is there, which `sweep` removes.
@@ -81,33 +87,38 @@ class LocalStore:
     def sync_folders(self, uris: Iterable[str]) -> None:
         """Make the names of promoted outputs durable: one fsync for each distinct folder. A failure is never retried here."""
         for folder in sorted({self.path(uri).parent for uri in uris}):
-            _sync_folder(folder)
+            sync_folder(folder)
 
     def listing(self, prefix: str) -> dict[str, int]:
         """URI -> size in bytes of the outputs directly under a folder URI. Staging and set-aside names are not outputs."""
         folder = self.path(prefix)
-        try:
-            with os.scandir(folder) as entries:
-                return {
-                    f"{prefix}/{entry.name}": entry.stat(follow_symlinks=False).st_size
-                    for entry in entries
-                    if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False)
-                }
-        except FileNotFoundError:
-            return {}
+        found: dict[str, int] = {}
+        with suppress(FileNotFoundError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    found[f"{prefix}/{entry.name}"] = entry.stat(follow_symlinks=False).st_size
+                elif is_directory_name(entry.name):
+                    found[f"{prefix}/{entry.name}"] = size_of(Path(entry))
+        return found
 
     def walk(self, prefix: str = "") -> Iterator[str]:
         """URIs of all outputs at and below a folder URI."""
         top = self.path(prefix) if prefix else self.root
         for folder, folders, names in os.walk(top):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            whole = [name for name in folders if is_directory_name(name)]
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in whole)
             base = Path(folder).relative_to(self.root)
-            yield from (str(PurePosixPath(*base.parts, name)) for name in sorted(names) if not name.startswith("."))
+            outputs = sorted(name for name in [*names, *whole] if not name.startswith("."))
+            yield from (str(PurePosixPath(*base.parts, name)) for name in outputs)
 
     def staged_files(self) -> Iterator[StagedFile]:
-        """All staging files of the store, whoever left them."""
-        for folder, _, names in os.walk(self.root):
-            for name in names:
+        """All staging files and directories of the store, whoever left them."""
+        for folder, folders, names in os.walk(self.root):
+            staged = [name for name in folders if name.startswith(STAGING_PREFIX)]
+            folders[:] = [name for name in folders if name not in staged and not is_directory_name(name)]
+            for name in [*staged, *names]:
                 if name.startswith(STAGING_PREFIX):
                     path = Path(folder, name)
                     try:
@@ -120,19 +131,30 @@ class LocalStore:
         final = self.path(uri)
         aside = final.parent / f"{ASIDE_PREFIX}{secrets.token_hex(6)}-{final.name}"
         os.rename(final, aside)
-        _sync_folder(final.parent)
+        sync_folder(final.parent)
         return aside
 
     def remove(self, uri: str) -> None:
-        """Remove one output (sweep of superseded outputs). A missing one is fine."""
-        self.path(uri).unlink(missing_ok=True)
+        """Remove one output (sweep of superseded outputs). A missing one is fine.
+
+        After a crash: it is there whole, or what is left of it has a staging name, which `sweep` removes.
+        """
+        final = self.path(uri)
+        gone = final.parent / _staging_name(final.name, run_id="removed")
+        with suppress(FileNotFoundError):
+            os.rename(final, gone)
+            remove_content(gone)
 
     def size(self, uri: str) -> int | None:
         """Size in bytes of an output; None where it is absent."""
         try:
-            return self.path(uri).stat().st_size
+            return size_of(self.path(uri))
         except (FileNotFoundError, NotADirectoryError):
             return None
+
+    def digest(self, uri: str) -> str:
+        """Digest of an output as it is now. Raises `FileNotFoundError` where it is absent, `OSError` where it cannot be read."""
+        return digest_of_content(self.path(uri))
 
     def free_bytes(self) -> int:
         """Bytes an unprivileged writer may still use."""
@@ -178,22 +200,7 @@ class LocalStore:
             folder.mkdir()
         except FileExistsError:
             return
-        _sync_folder(folder.parent)
-
-
-class Listings:
-    """One listing per folder of the store, made when first asked."""
-
-    def __init__(self, store: LocalStore) -> None:
-        self._store = store
-        self._known: dict[str, dict[str, int]] = {}
-
-    def size(self, uri: str) -> int | None:
-        """Size in bytes of an output when its folder was first listed; None where it was absent."""
-        prefix = uri.rpartition("/")[0]
-        if prefix not in self._known:
-            self._known[prefix] = self._store.listing(prefix)
-        return self._known[prefix].get(uri)
+        sync_folder(folder.parent)
 
 
 def open_store(root: Path, *, remembered: str | None, remember: Callable[[str], None]) -> LocalStore:
@@ -234,7 +241,7 @@ def _write_identity(root: Path) -> str:
         _rename_without_replace(staged, root / IDENTITY_NAME)
     except FileExistsError:
         staged.unlink()
-    _sync_folder(root)
+    sync_folder(root)
     return (root / IDENTITY_NAME).read_text(encoding="ascii").strip()
 
 
@@ -243,26 +250,15 @@ def run_tag(run_id: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "", run_id)[:12] or "none"
 
 
-def sync_file(path: Path) -> int:
-    """Make a staged file's bytes durable; returns its size. A failed fsync is never retried: drop the file, do the unit again."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        return os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _staging_name(name: str, *, run_id: str) -> str:
+    return f"{STAGING_PREFIX}{run_tag(run_id)}-{secrets.token_hex(6)}-{name}"
 
 
 def _rename_without_replace(source: Path, target: Path) -> None:
-    """One system call where the filesystem has it (renameat2), else link and unlink. Raises `FileExistsError` when taken."""
+    """One system call where the filesystem has it (renameat2), else link and unlink. Raises `FileExistsError` when taken.
+
+    A directory that is renamed takes the place of an empty one only, and no output is empty.
+    """
     if hasattr(_libc, "renameat2"):
         done = _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
         if done == 0:
@@ -270,5 +266,13 @@ def _rename_without_replace(source: Path, target: Path) -> None:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
             raise OSError(number, os.strerror(number), str(target))
+    if source.is_dir():
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+            raise
+        return
     os.link(source, target)
     os.unlink(source)

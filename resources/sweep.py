@@ -15,6 +15,7 @@ from resources.leases import Leases
 from resources.ledger import Ledger
 from resources.staging import remove_staged
 from resources.store import LocalStore, run_tag
+from resources.trees import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def sweep_staging(
         if staged.run_tag in living or staged.mtime > bound:
             continue
         try:
-            size = staged.path.lstat().st_size
+            size = size_of(staged.path)
         except FileNotFoundError:
             continue
         if not dry_run:
@@ -56,8 +57,8 @@ def sweep_staging(
 def sweep_superseded(ledger: Ledger, store: LocalStore, *, older_than_days: float, dry_run: bool) -> Iterator[Swept]:
     """Remove outputs of units that were superseded or retired longer ago than the bound, and forget that they were recorded.
 
-    The record goes first: a crash in between leaves an output nobody claims, which a reconciliation finds, never a record without
-    its output.
+    Rows stay: what they say happened did. The record goes first: a crash in between leaves an output nobody claims, which a
+    reconciliation finds, never a record without its output.
     """
     store.check(expected=ledger.remembered_store())
     before = ledger.clock() - timedelta(days=older_than_days)

@@ -74,6 +74,11 @@ class Made:
     revision: str | None = None
 
 
+def as_made(said: Metrics | Made) -> Made:
+    """What a work function returned, as `Made`."""
+    return said if isinstance(said, Made) else Made(said)
+
+
 Work = Callable[[Path], Metrics | Made]
 Validate = Callable[[Path], None]
 Recover = Callable[[Path], Metrics | Made]

@@ -26,6 +26,7 @@ class Failure:
     kind: ErrorKind
     message: str
     input_digest: str | None = None
+    retry_after_s: float | None = None
 
 
 _BY_ERRNO: dict[int, tuple[Verdict, ErrorKind]] = {
@@ -71,7 +72,8 @@ def classify(error: BaseException) -> Failure:
         if known is not None:
             verdict, kind = known
             digest = link.input_digest if isinstance(link, InputRejected) else None
-            return Failure(verdict, kind, _describe(error), digest)
+            pause_s = link.retry_after_s if isinstance(link, TransientError) else None
+            return Failure(verdict, kind, _describe(error), digest, pause_s)
     return Failure(Verdict.QUARANTINE, ErrorKind.UNCLASSIFIED, _describe(error))
 
 

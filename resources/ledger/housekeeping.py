@@ -12,6 +12,7 @@ from resources.ledger.connection import chunks
 from resources.ledger.reading import Reading
 from resources.ledger.rows import LetterStatus, UnitRow
 from resources.ledger.schema import attempts, dead_letters, membership, units
+from resources.row_tables import ROW_SCHEME
 from resources.units import AttemptOutcome, UnitState
 
 _OVER = (UnitState.SUPERSEDED, UnitState.RETIRED)
@@ -84,8 +85,13 @@ class Housekeeping(Reading):
         return moved
 
     def superseded_outputs(self, *, before: datetime) -> Iterator[UnitRow]:
-        """Units that left the plan before that time and whose output is still on record."""
-        over = select(units.c.key).where(units.c.state.in_(_OVER), units.c.output_digest.is_not(None), units.c.left_at < before)
+        """Units that left the plan before that time and whose output, a file or a directory, is still on record."""
+        over = select(units.c.key).where(
+            units.c.state.in_(_OVER),
+            units.c.output_digest.is_not(None),
+            units.c.left_at < before,
+            ~units.c.output_uri.startswith(ROW_SCHEME),
+        )
         with self.reading() as connection:
             keys = list(connection.execute(over).scalars())
         yield from self.units(keys=keys)

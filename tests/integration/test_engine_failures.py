@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -15,44 +14,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from resources import reconciliation
-from resources.config import load_config
-from resources.engine import Engine
+from resources import trees
 from resources.errors import ErrorKind
 from resources.executor import LocalExecutor
 from resources.keys import digest_file
-from resources.ledger import Ledger, RunRow, UnitRow, open_ledger
+from resources.ledger import RunRow, UnitRow
 from resources.ledger.schema import attempts, units
-from resources.opening import open_engine, open_leases, open_project_store, utc_now
+from resources.opening import utc_now
 from resources.reconciliation import reconcile
-from resources.store import LocalStore
 from resources.units import AttemptOutcome, RunOutcome, UnitOfWork, UnitState
 from tests.support.batches import ASSET, BytesBatch
-from tests.support.child import write_config
 from tests.support.invariants import assert_converged, assert_invariants
-
-
-class Shop:
-    """An engine in a folder, with what it stands on."""
-
-    def __init__(self, folder: Path, store_uri: str = "outputs") -> None:
-        self.path = write_config(folder)
-        self.path.write_text(self.path.read_text().replace("[store]", f'[store]\nuri = "{store_uri}"'))
-        self.config = load_config(self.path)
-        self.ledger: Ledger = open_ledger(self.config)
-        self.store: LocalStore = open_project_store(self.config, self.ledger)
-        leases = open_leases(self.config, self.ledger)
-        self.engine: Engine = open_engine(self.config, ledger=self.ledger, store=self.store, leases=leases)
-        self.engine.rng = random.Random(1)
-
-    def state(self, tile: str) -> UnitState:
-        """State of the unit of a tile."""
-        return next(row.state for row in self.ledger.units(asset=ASSET) if row.tile == tile)
-
-    def outcomes(self, tile: str) -> list[AttemptOutcome | None]:
-        """How its attempts ended, in order."""
-        key = next(row.key for row in self.ledger.units(asset=ASSET) if row.tile == tile)
-        return [entry.outcome for entry in self.ledger.history(key) if entry.what == "attempt"]
+from tests.support.shops import Shop
 
 
 @pytest.fixture
@@ -235,7 +208,7 @@ def test_deep_look_names_an_output_that_cannot_be_read(shop: Shop, monkeypatch: 
             path.unlink()
         return digest_file(path)
 
-    monkeypatch.setattr(reconciliation, "digest_file", read)
+    monkeypatch.setattr(trees, "digest_file", read)
     found = reconcile(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, deep=True)
     kinds = {item.output_uri: item.kind for item in found.discrepancies}
     assert kinds == {victim: ErrorKind.OUTPUT_DIFFERS, gone: ErrorKind.OUTPUT_MISSING}

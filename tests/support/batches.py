@@ -1,4 +1,7 @@
-"""A small real asset for tests of the engine: units that write a few bytes, and can be told to misbehave."""
+"""A small real asset for tests of the engine: units that write a few bytes, and can be told to misbehave.
+
+Their outputs are files, directories, events or records: the same units, so that each promise is tested for each form of output.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,25 @@ from pathlib import Path
 from resources.errors import EnvironmentUnfit, ErrorKind, InputRejected, TransientError, UnitRejected
 from resources.keys import SHORT_KEY_LENGTH, unit_key
 from resources.ledger import Ledger, UnitRow
-from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
+from resources.row_tables import row_uri
+from resources.units import Made, Metrics, PartitionPlan, PlannedUnit, UnitOfWork
+from tests.support.rows import event_row, record_row
 
 ASSET = "bytes"
+PAGES = 3
+FORMS = ("file", "directory", "event", "record")
 
 
-def write_bytes(key: str, size: int, behaviour: str, pause_s: float, path: Path) -> dict[str, int]:
-    """Write `size` bytes that name their unit; `behaviour` says how to fail instead."""
+def write_bytes(key: str, size: int, behaviour: str, pause_s: float, form: str, path: Path) -> Metrics | Made:
+    """Write `size` bytes that name their unit, or say it in a row; `behaviour` says how to fail instead."""
     marker = path.parent.parent / f"{behaviour.partition(':')[2] or 'none'}.repaired"
     name = "" if marker.exists() else behaviour.partition(":")[0]
     if name == "transient":
         raise TransientError("the source is away", kind=ErrorKind.SOURCE_UNAVAILABLE)
+    if name == "later":
+        raise TransientError("the source is away", retry_after_s=3600)
+    if name == "soon":
+        raise TransientError("the source is away", retry_after_s=0.04)
     if name == "reject":
         raise UnitRejected("this unit cannot be done", kind=ErrorKind.CONTRACT_VIOLATED)
     if name == "input":
@@ -37,15 +48,48 @@ def write_bytes(key: str, size: int, behaviour: str, pause_s: float, path: Path)
     if name == "hang":
         time.sleep(3600)
     time.sleep(pause_s)
-    path.write_bytes((key.encode() + b"\n") * (size // 65 + 1))
+    content = (key.encode() + b"\n") * (size // 65 + 1)
+    if name in ("empty", "link"):
+        path.mkdir()
+    if name == "link":
+        (path / "page0.bin").symlink_to("/etc/passwd")
+    if name in ("empty", "link", "rowless"):
+        return {"size": size}
+    if name == "bad row":
+        return Made(rows=(event_row(0, event_id=key, agent=None),))
+    if form == "directory" and name != "file":
+        for number in range(PAGES):
+            part = path / f"part{number % 2}"
+            part.mkdir(parents=True, exist_ok=True)
+            (part / f"page{number}.bin").write_bytes(content)
+        return {"size": size}
+    path.write_bytes(content)
+    if form == "event":
+        return Made({"size": size}, rows=(event_row(0, event_id=key),))
+    if form == "record":
+        return Made({"size": size}, rows=(record_row(key, "2026"),), revision="found")
     return {"size": size}
 
 
 def check_bytes(key: str, path: Path) -> None:
-    """Raise unless the file names the unit."""
-    with path.open("rb") as stream:
-        if stream.read(64) != key.encode():
-            raise UnitRejected(f"{path} is not of unit {key}", kind=ErrorKind.INVALID_OUTPUT)
+    """Raise unless the file, or each page of the directory, names the unit."""
+    pages = [page for page in path.rglob("*") if page.is_file()] if path.is_dir() else [path]
+    if path.is_dir() and len(pages) != PAGES:
+        raise UnitRejected(f"{path} has {len(pages)} pages", kind=ErrorKind.INVALID_OUTPUT)
+    for page in pages:
+        with page.open("rb") as stream:
+            if stream.read(64) != key.encode():
+                raise UnitRejected(f"{page} is not of unit {key}", kind=ErrorKind.INVALID_OUTPUT)
+
+
+def output_uri(key: str, tile: str, form: str, *, replaces: bool = False) -> str:
+    """Where a unit's output goes."""
+    if form == "event":
+        return row_uri("preservation_events", key)
+    if form == "record":
+        return row_uri("inspection_records", key, "2026")
+    suffix = "pages" if form == "directory" else "bin"
+    return f"bytes/w1/{tile}.{suffix}" if replaces else f"bytes/w1/{tile}.{key[:SHORT_KEY_LENGTH]}.{suffix}"
 
 
 class BytesBatch:
@@ -65,8 +109,10 @@ class BytesBatch:
         sources: int = 1,
         pause_s: float = 0.0,
         replaces: bool = False,
+        form: str = "file",
     ) -> None:
         self.replaces = replaces
+        self._form = form
         self._pause_s = pause_s
         self._ledger = ledger
         self._behaviours = behaviours or {}
@@ -91,12 +137,12 @@ class BytesBatch:
             product="bytes",
             window="w1",
             tile=tile,
-            output_uri=f"bytes/w1/{tile}.bin" if self.replaces else f"bytes/w1/{tile}.{key[:SHORT_KEY_LENGTH]}.bin",
+            output_uri=output_uri(key, tile, self._form, replaces=self.replaces),
             source=source,
             inputs=("bad-input",) if behaviour == "input" else (),
             spec={"version": version},
         )
-        work = partial(write_bytes, key, size, behaviour, self._pause_s)
+        work = partial(write_bytes, key, size, behaviour, self._pause_s, self._form)
         return UnitOfWork(planned, work, partial(check_bytes, key), replaces=self.replaces)
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
