@@ -77,15 +77,17 @@ class RowOutputs(Connected):
                 said = {name: getattr(row, name) for name in EventRow.__slots__}
                 yield EventRow(**said | {"detail": json.loads(row.detail), "linked": json.loads(row.linked)})
 
-    def records(self, window: str | None = None) -> Iterator[RecordRow]:
-        """Inspection records of units that are still planned, in order of site and period; a stream."""
+    def records(self, window: str | None = None, content_digests: Iterable[str] | None = None) -> Iterator[RecordRow]:
+        """Inspection records of units that are still planned, by filter, in order of site and period; a stream."""
         table = inspection_records
         statement = select(table).join(units, units.c.key == table.c.unit_key).where(units.c.state.not_in(GONE))
         if window is not None:
             statement = statement.where(table.c.window == window)
-        for row in self.pages(statement, table.c.output_uri):
-            said = {name: getattr(row, name) for name in RecordRow.__slots__ if name in table.c}
-            yield RecordRow(**said | {"fields": json.loads(row.fields), "findings": json.loads(row.findings)})
+        for some in [None] if content_digests is None else chunks(dict.fromkeys(content_digests)):
+            chosen = statement if some is None else statement.where(table.c.content_digest.in_(some))
+            for row in self.pages(chosen, table.c.output_uri):
+                said = {name: getattr(row, name) for name in RecordRow.__slots__ if name in table.c}
+                yield RecordRow(**said | {"fields": json.loads(row.fields), "findings": json.loads(row.findings)})
 
     def record_history(self, unit_key: str) -> list[RecordRow]:
         """The records of a unit that another took the place of, or that were set aside, the oldest first."""

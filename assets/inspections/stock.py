@@ -1,0 +1,153 @@
+"""Taking stock: what reports a window has now, their list, and the plan that follows from them.
+
+Called at the start of every run of a window, whoever launched it. A second call with nothing changed asks each source for its
+version tokens, takes no content and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from assets.inspections.fetching import version_tokens
+from assets.inspections.listing import ListedReport, ReportListing
+from assets.inspections.planning import Answer, Known, Token, identity, known_of, planned_unit
+from assets.inspections.shape import MANIFEST, RECORDS
+from assets.inspections.table import LIST_SCHEMA, LIST_VERSION, list_rows, list_uri
+from assets.keyed_table import check_keyed_table, write_keyed_table
+from assets.survey import source_fingerprint
+from assets.window_batch import WindowBatch, window_unit
+from resources.engine import RunReport
+from resources.errors import TransientError
+from resources.keys import unit_key
+from resources.ledger.leavers import GONE
+from resources.units import Metrics, PartitionPlan, UnitOfWork
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assets.inspections.project import InspectionsProject
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStock:
+    """A window's reports by unit key, the token of each and what is on record of it; whether its list was written just now."""
+
+    window: str
+    reports: Mapping[str, ListedReport]
+    tokens: Mapping[str, Token]
+    known: Mapping[str, Known]
+    is_list_made: bool
+
+
+def take_stock(project: InspectionsProject, windows: Iterable[str], *, run_id: str) -> dict[str, WindowStock]:
+    """List the source once, ask for version tokens, then bring list and plan of each window up to date.
+
+    After a crash: the list is promoted whole or not at all, and the plan is written again.
+    """
+    listing = project.list_reports(now=project.ledger.clock())
+    return {window: _refresh(project, window, listing, run_id=run_id) for window in dict.fromkeys(windows)}
+
+
+def ask_tokens(project: InspectionsProject, reports: Sequence[ListedReport]) -> Iterator[tuple[str, Token]]:
+    """The version token of each report, by unit key. A source that fails counts as not asked: the report's own try tells why."""
+    answers = version_tokens((report.uri for report in reports), limits=project.limits, slots=project.slots)
+    for report, (_, answer) in zip(reports, answers, strict=True):
+        if answer is None:
+            yield report.key, Answer.NONE_GIVEN
+        else:
+            yield report.key, answer if isinstance(answer, str) else Answer.NOT_ASKED
+
+
+def on_record(project: InspectionsProject, reports: Sequence[ListedReport]) -> dict[str, Known]:
+    """What the ledger has of each report, by unit key."""
+    units = {row.key: row for row in project.ledger.units(asset=RECORDS, keys=[report.key for report in reports])}
+    return known_of(
+        reports, units=units, observations=project.ledger.observations(dict.fromkeys(report.observed_as for report in reports))
+    )
+
+
+def fingerprint(reports: Iterable[ListedReport], tokens: Mapping[str, Token], known: Mapping[str, Known]) -> str:
+    """Tells one state of a window's reports from another."""
+    return source_fingerprint(identity(report, tokens.get(report.key, Answer.NOT_ASKED), known[report.key]) for report in reports)
+
+
+def _refresh(project: InspectionsProject, window: str, listing: ReportListing, *, run_id: str) -> WindowStock:
+    ledger = project.ledger
+    if listing.is_silent(window):
+        return _as_planned(project, window, listing)
+    reports = listing.of_window(window)
+    known = on_record(project, reports)
+    tokens = dict(ask_tokens(project, reports))
+    found, settings = fingerprint(reports, tokens, known), project.plan_settings
+    stock = WindowStock(window, {report.key: report for report in reports}, tokens, known, is_list_made=False)
+    marker = ledger.marker(project.shape.plan_marker, window)
+    if marker is not None and (marker.manifest_fingerprint, marker.config_fingerprint) == (found, settings):
+        return stock
+    # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
+    begun = f"begun by {uuid4()}"
+    ledger.set_marker(project.shape.plan_marker, window, manifest_fingerprint="", config_fingerprint=begun)
+    is_made = bool(_write_list(project, window, reports, run_id=run_id).settled)
+    keeps = project.config.source.same_uri == "keep"
+    units = [
+        planned_unit(report, tokens[report.key], known[report.key], rules=project.rules.digest, keeps=keeps) for report in reports
+    ]
+    ledger.write_plan(RECORDS, [PartitionPlan(RECORDS, window, window, tuple(units))])
+    ledger.confirm_marker(project.shape.plan_marker, window, begun=begun, manifest_fingerprint=found, config_fingerprint=settings)
+    return WindowStock(window, stock.reports, tokens, known, is_made)
+
+
+def _as_planned(project: InspectionsProject, window: str, listing: ReportListing) -> WindowStock:
+    """A window of which the source says nothing keeps its plan; one that was never planned has an empty one for now."""
+    rows = list(project.ledger.planned(RECORDS, [window]))
+    if not rows and not list(project.ledger.partition_rows(RECORDS, names=[window])):
+        project.ledger.write_plan(RECORDS, [PartitionPlan(RECORDS, window, window, ())])
+    keys = {row.key for row in rows if row.state not in GONE}
+    reports = {report.key: report for report in listing.reports if report.key in keys}
+    known = on_record(project, list(reports.values()))
+    return WindowStock(window, reports, {}, known, is_list_made=False)
+
+
+def list_work(window: str, reports: Sequence[ListedReport]) -> UnitOfWork:
+    """The unit of work that writes one window's list of reports."""
+    rows = list_rows(reports)
+    ingredients: dict[str, Any] = {
+        "operation": MANIFEST,
+        "version": LIST_VERSION,
+        "settings": {},
+        "destination": {"window": window},
+        "inputs": rows,
+    }
+    key = unit_key(**ingredients)
+    return window_unit(
+        MANIFEST,
+        list_uri(window),
+        ingredients,
+        work=partial(write_list, tuple(reports), key),
+        validate=partial(check_keyed_table, key),
+        source="ledger",
+    )
+
+
+def write_list(reports: Sequence[ListedReport], key: str, path: Path) -> Metrics:
+    """Write the list of a window's reports to `path`, a staging name; returns their number."""
+    facts = {"version": LIST_VERSION}
+    return {"reports": write_keyed_table(list_rows(reports), LIST_SCHEMA, path, unit_key=key, facts=facts)}
+
+
+def list_batch(project: InspectionsProject, windows: Iterable[str], listing: ReportListing) -> WindowBatch:
+    """The lists of some windows. Raises `TransientError` for one of which the source says nothing just now: its list stays."""
+    works = {}
+    for window in windows:
+        if listing.is_silent(window):
+            raise TransientError(f"a table of batch window {window} is unreadable or being written; its list stays as it is")
+        works[window] = [list_work(window, listing.of_window(window))]
+    return WindowBatch(MANIFEST, works, ledger=project.ledger)
+
+
+def _write_list(project: InspectionsProject, window: str, reports: Sequence[ListedReport], *, run_id: str) -> RunReport:
+    batch = WindowBatch(MANIFEST, {window: [list_work(window, reports)]}, ledger=project.ledger)
+    return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
