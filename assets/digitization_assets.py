@@ -1,7 +1,7 @@
 """The assets of digitization, as Dagster sees them: masters, access copies, and the record of what happened to them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -17,11 +17,12 @@ from assets.digitization.project import DigitizationProject
 from assets.digitization.report import report_batch, report_uri
 from assets.digitization.shape import COPIES, FIXITY, MANIFEST, REPORT
 from assets.digitization.stock import manifest_batch, window_masters
-from resources.engine import RunReport
+from resources.engine import Engine, RunReport
 from resources.io_managers import UnitsOutput, counts_metadata, summary_metadata
 from resources.ledger import PartitionRow, UnitRow
 
 OWNER = "team:digitization"
+_FEW_UNITS = 200
 Describe = Callable[[RunReport, PartitionRow], Mapping[str, Any]]
 
 
@@ -65,7 +66,7 @@ def digitization_assets(
     )
     def preservation_events(context: dg.AssetExecutionContext) -> UnitsOutput:
         batch = EventsBatch(project, context.partition_keys)
-        engine = project.engine(preload=("assets.digitization.events",))
+        engine = _engine(project, batch.asset, batch.partitions, "assets.digitization.events")
         return UnitsOutput(batch, engine, context.add_asset_metadata, describe)
 
     @dg.asset(
@@ -77,7 +78,7 @@ def digitization_assets(
     )
     def premis_export(context: dg.AssetExecutionContext) -> UnitsOutput:
         batch = export_batch(project, context.partition_keys)
-        engine = project.engine(preload=("assets.digitization.export",))
+        engine = _engine(project, batch.asset, batch.partitions, "assets.digitization.export")
         return UnitsOutput(batch, engine, context.add_asset_metadata, describe)
 
     @dg.asset(
@@ -105,6 +106,12 @@ def digitization_assets(
         return UnitsOutput(batch, engine, context.add_asset_metadata, describe)
 
     return [master_manifest, access_copies, preservation_events, premis_export, batch_report, fixity_checks]
+
+
+def _engine(project: DigitizationProject, asset: str, partitions: Sequence[str], module: str) -> Engine:
+    """Workers for many units, which they record in groups; this process for few, which are done before a worker has started."""
+    open_units = sum(row.pending + row.failed for row in project.ledger.partition_rows(asset) if row.partition in partitions)
+    return project.engine(inline=open_units <= _FEW_UNITS, preload=(module,))
 
 
 def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:

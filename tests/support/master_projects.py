@@ -118,6 +118,10 @@ class MasterProject:
         self._runs += 1
         return f"run-{os.getpid()}-{self._runs}"
 
+    def at(self, moment: datetime) -> None:
+        """Say what time it is, from now on, until the configuration changes."""
+        self.project.ledger.clock = lambda: moment
+
     def outputs(self) -> dict[str, str]:
         """Digest of every file of the store, by its place."""
         root = self.project.config.store_dir
