@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from resources.config import load_config
-from resources.keys import digest_file
 from resources.ledger import open_ledger
 from resources.store import STAGING_PREFIX
+from resources.trees import digest_of_content, size_of
 from resources.units import UnitState
 from tests.support.batches import ASSET
 from tests.support.child import start, write_config
@@ -46,7 +46,8 @@ def disk_image(tmp_path: Path) -> Path:
     return image
 
 
-def test_completed_units_survive_a_power_cut(tmp_path: Path, disk_image: Path) -> None:
+@pytest.mark.parametrize("form", ["file", "directory"])
+def test_completed_units_survive_a_power_cut(tmp_path: Path, disk_image: Path, form: str) -> None:
     """Every unit recorded complete before the cut has its output, by digest, after it; no final name is partial."""
     project = tmp_path / "project"
     config_path = write_config(project)
@@ -54,7 +55,8 @@ def test_completed_units_survive_a_power_cut(tmp_path: Path, disk_image: Path) -
         text = config_path.read_text().replace("[store]", f'[store]\nuri = "{disk / "outputs"}"')
         config_path.write_text(text)
         # killed right after a commit: nothing is written back at leisure before the cut
-        run = start(config_path, "run", faults="record.committed=kill@2", batch={"partitions": 2, "units_each": 40, "size": 9000})
+        batch = {"partitions": 2, "units_each": 40, "size": 9000, "form": form}
+        run = start(config_path, "run", faults="record.committed=kill@2", batch=batch)
         run.communicate(timeout=120)
         assert run.returncode == -9
         cut = tmp_path / "cut.img"
@@ -63,9 +65,9 @@ def test_completed_units_survive_a_power_cut(tmp_path: Path, disk_image: Path) -
     complete = list(ledger.units(asset=ASSET, state=UnitState.COMPLETE))
     assert len(complete) > 10
     with _mounted(cut, tmp_path / "after") as disk:
-        lost = [row.output_uri for row in complete if not (disk / "outputs" / row.output_uri).is_file()]
-        assert lost == []
-        assert [row.output_uri for row in complete if digest_file(disk / "outputs" / row.output_uri) != row.output_digest] == []
+        paths = {disk / "outputs" / row.output_uri: row.output_digest for row in complete}
+        assert [path for path in paths if not path.exists()] == []
+        assert [path for path, digest in paths.items() if digest_of_content(path) != digest] == []
         names = {row.output_uri for row in ledger.units(asset=ASSET)}
         found = [path for path in (disk / "outputs" / "bytes" / "w1").iterdir() if not path.name.startswith(STAGING_PREFIX)]
-        assert all(f"bytes/w1/{path.name}" in names and path.stat().st_size >= 9000 for path in found)
+        assert all(f"bytes/w1/{path.name}" in names and size_of(path) >= 9000 for path in found)

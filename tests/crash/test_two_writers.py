@@ -19,7 +19,7 @@ from resources.reconciliation import reconcile
 from resources.store import LocalStore
 from resources.sweep import sweep_staging
 from resources.units import AttemptOutcome, PartitionPlan, PlannedUnit
-from tests.support.batches import ASSET, BytesBatch
+from tests.support.batches import ASSET, FORMS, BytesBatch
 from tests.support.child import start, write_config
 from tests.support.invariants import assert_converged, assert_invariants
 
@@ -37,14 +37,21 @@ def _await(condition: Callable[[], bool], what: str, limit_s: float = 60.0) -> N
         time.sleep(0.02)
 
 
+def _written(ledger: Ledger, store: LocalStore) -> list[object]:
+    """Every output of the store by inode and time, and every row with its time: another writer would show."""
+    found = ((uri, store.path(uri).stat()) for uri in store.walk(ASSET))
+    return [*((uri, stat.st_ino, stat.st_mtime_ns) for uri, stat in found), *ledger.events(), *ledger.records()]
+
+
 def _is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_two_writers_of_the_same_units(config_path: Path) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_two_writers_of_the_same_units(config_path: Path, form: str) -> None:
     """Two runs that do not see each other's leases give one output, one record and one success for each unit."""
     ledger, store = _open(config_path)
-    shape = {"partitions": 2, "units_each": 40, "size": 5000, "pause_s": 0.005}
+    shape = {"partitions": 2, "units_each": 40, "size": 5000, "pause_s": 0.005, "form": form}
     batch = BytesBatch(ledger, **shape)
     children = [start(config_path, f"run{i}", batch=shape, own_leases=True) for i in range(2)]
     for child in children:
@@ -77,11 +84,18 @@ def test_second_run_leaves_held_partitions_alone(config_path: Path) -> None:
     assert {entry.run_id for row in ledger.units(asset=ASSET) for entry in ledger.history(row.key)} == {"first"}
 
 
-@pytest.mark.parametrize("point", ["attempt.recorded", "promote.ready", "promote.linked", "promote.synced", "record.open"])
-def test_late_writer_changes_nothing(config_path: Path, point: str) -> None:
+@pytest.mark.parametrize(
+    ("point", "form"),
+    [
+        *((point, "file") for point in ("attempt.recorded", "promote.ready", "promote.linked", "promote.synced", "record.open")),
+        *((point, "directory") for point in ("promote.ready", "promote.linked")),
+        *((point, form) for point in ("promote.ready", "record.open") for form in ("event", "record")),
+    ],
+)
+def test_late_writer_changes_nothing(config_path: Path, point: str, form: str) -> None:
     """A run stopped in the middle of a write, overtaken by another and then resumed, changes neither output nor record."""
     ledger, store = _open(config_path)
-    shape = {"partitions": 1, "units_each": 3, "size": 3000}
+    shape = {"partitions": 1, "units_each": 3, "size": 3000, "form": form}
     batch = BytesBatch(ledger, **shape)
     late = start(config_path, "late", faults=f"{point}=stop*1", batch=shape)
     _await(lambda: _is_stopped(late.pid), "the late writer to stop")
@@ -89,11 +103,11 @@ def test_late_writer_changes_nothing(config_path: Path, point: str) -> None:
     _, err = other.communicate(timeout=60)
     assert other.returncode == 0, err
     assert_converged(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)
-    outputs = {uri: (store.path(uri).stat().st_ino, store.path(uri).stat().st_mtime_ns) for uri in store.walk(ASSET)}
+    outputs = _written(ledger, store)
     records = [(row.key, row.run_id, row.completed_at, row.attempt) for row in ledger.units(asset=ASSET)]
     os.kill(late.pid, signal.SIGCONT)
     late.communicate(timeout=60)
-    assert outputs == {uri: (store.path(uri).stat().st_ino, store.path(uri).stat().st_mtime_ns) for uri in store.walk(ASSET)}
+    assert outputs == _written(ledger, store)
     assert records == [(row.key, row.run_id, row.completed_at, row.attempt) for row in ledger.units(asset=ASSET)]
     list(sweep_staging(ledger, store, living_runs=[], older_than_s=-1, dry_run=False))
     assert_converged(ledger, store, asset=ASSET, partitions=batch.partitions, works=batch.works)
