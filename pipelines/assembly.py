@@ -95,7 +95,7 @@ def assemble(
     keeping = (
         sweep_job(opened, is_on=autostart),
         verification_job(watched.all, opened, is_on=autostart),
-        replay_job(opened, every=config.replay_every, is_on=replay_schedule),
+        replay_job(opened, every=config.replay_every, is_on=replay_schedule, plan_again=project.plan_again),
     )
     return dg.Definitions(
         assets=parts.assets,

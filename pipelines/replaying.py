@@ -7,7 +7,7 @@ Letters of late rounds are left to people: nothing is replayed for ever.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Protocol
 
 import dagster as dg
 
@@ -17,6 +17,12 @@ from pipelines.schedules import schedule_status
 from pipelines.watched import ProjectLike, Watched
 from resources.errors import Verdict
 from resources.ledger import DeadLetter
+
+
+class PlanAgain(Protocol):
+    """`Project.plan_again`."""
+
+    def __call__(self, windows: Iterable[str], *, run_id: str) -> None: ...
 
 
 def exhausted_letters(project: ProjectLike, *, rounds_max: int) -> list[DeadLetter]:
@@ -55,17 +61,34 @@ def _replay(project: ProjectLike, letters: Sequence[DeadLetter], *, who: str) ->
     return project.ledger.replay([letter.id for letter in letters], who=who) if letters else 0
 
 
+def windows_of_rejections(project: ProjectLike) -> list[str]:
+    """Windows with open dead letters of what was rejected: planned again, what has changed since is asked for again."""
+    letters = project.ledger.dead_letters()
+    return sorted({letter.window for letter in letters if letter.verdict is Verdict.QUARANTINE and letter.window is not None})
+
+
 def replay_job(
-    opened: Opened, *, every: Literal["hour", "day"], is_on: bool, replay: Callable[..., int] = replay_exhausted
+    opened: Opened,
+    *,
+    every: Literal["hour", "day"],
+    is_on: bool,
+    plan_again: PlanAgain | None = None,
+    replay: Callable[..., int] = replay_exhausted,
 ) -> Job:
-    """Hourly or daily: exhausted retries are asked for again, through the same path as new work."""
+    """Hourly or daily: exhausted retries are asked for again, through the same path as new work.
+
+    With `plan_again`, windows of what was rejected are planned too: content or rules that changed are another unit or revision.
+    """
 
     @dg.op
     def replay_letters(context: dg.OpExecutionContext) -> None:
         project = opened()
         number = replay(project, rounds_max=project.config.retry.attempts_max)
-        context.log.info(f"replayed letters={number}")
-        context.add_output_metadata({"replayed": number})
+        windows = windows_of_rejections(project) if plan_again is not None else []
+        context.log.info(f"replayed letters={number} windows_planned_again={len(windows)}")
+        context.add_output_metadata({"replayed": number, "windows_planned_again": len(windows)})
+        if plan_again is not None and windows:
+            plan_again(windows, run_id=f"replay-{context.run_id}")
 
     @dg.job(
         name="replay_exhausted_retries",
