@@ -11,7 +11,7 @@ import rasterio
 from typer.testing import CliRunner
 
 from assets.planning import explain_change
-from assets.stock import PLAN_MARKER, list_scenes, refresh_window
+from assets.stock import list_scenes, refresh_window
 from pipelines.cli.application import app
 from resources.errors import ErrorKind
 from resources.ledger import PlanChange
@@ -64,7 +64,7 @@ def test_two_runs_that_plan_at_once_do_not_hide_a_scene(main_job: TileProject, m
             refresh_window(project, WINDOW, before, run_id="old")
         return change
 
-    project.ledger.set_marker(PLAN_MARKER, WINDOW, manifest_fingerprint="", config_fingerprint="")
+    project.ledger.set_marker("tiles.plan", WINDOW, manifest_fingerprint="", config_fingerprint="")
     monkeypatch.setattr(project.ledger, "write_plan", crossed)
     refresh_window(project, WINDOW, after, run_id="new")
     assert numbers(main_job.run()) == (2 * 3, 2 * 9, 0, 0, 0)
