@@ -48,6 +48,22 @@ MUTANTS = (
         "tests/crash/test_power_cut.py",
     ),
     Mutant(
+        1,
+        "the pages of a directory are not made durable before its name",
+        "resources/trees.py",
+        "            size += _sync_file(Path(folder, name))",
+        "            size += Path(folder, name).lstat().st_size",
+        "tests/crash/test_power_cut.py::test_completed_units_survive_a_power_cut[directory]",
+    ),
+    Mutant(
+        1,
+        "a directory is removed page by page under its final name",
+        "resources/store.py",
+        "            os.rename(final, gone)\n            remove_content(gone)",
+        "            remove_content(final)",
+        "tests/integration/test_engine_outputs.py::test_removal_of_a_directory_is_one_act",
+    ),
+    Mutant(
         2,
         "recorded before promoted",
         "resources/promotion.py",
@@ -57,7 +73,7 @@ MUTANTS = (
         "            [Completion(u.unit.key, n, u.unit.output_uri, r.digest, r.size_bytes) for u, n, (_, r) in staged],\n"
         "        )\n"
         '        reach("promote.ready", self.run_id)\n',
-        "tests/crash/test_kill_points.py::test_main_process_killed[sqlite-promote.ready-1]",
+        "tests/crash/test_kill_points.py::test_main_process_killed[sqlite-promote.ready-file-1]",
     ),
     Mutant(
         3,
@@ -90,6 +106,26 @@ MUTANTS = (
         '        sa.UniqueConstraint("fingerprint", name=op.f("uq_alerts_fingerprint")),\n',
         "",
         "tests/unit/test_ledger_memory.py::test_the_database_itself_refuses_a_fact_twice",
+    ),
+    Mutant(
+        5,
+        "an event is written outside the transaction of its completion",
+        "resources/promotion.py",
+        '        reach("record.open", self.run_id)\n',
+        "        from resources.ledger.row_outputs import OfferedRow\n\n"
+        "        rows = [OfferedRow(done.unit_key, 'w1', row) for done in completions for row in done.rows]\n"
+        "        with self.ledger.writing() as connection:\n"
+        "            self.ledger.write_rows(connection, rows, now=self.ledger.clock())\n"
+        '        reach("record.open", self.run_id)\n',
+        "tests/crash/test_kill_points.py::test_main_process_killed[sqlite-record.open-event-1]",
+    ),
+    Mutant(
+        5,
+        "a row is inserted bare",
+        "resources/ledger/row_outputs.py",
+        "            self.insert_new(connection, OUTPUT_TABLES[name], values)",
+        "            connection.execute(OUTPUT_TABLES[name].insert(), values)",
+        "tests/unit/test_ledger_rows.py::test_the_first_event_stays",
     ),
     Mutant(
         6,
@@ -129,7 +165,7 @@ MUTANTS = (
         "resources/store.py",
         "            _rename_without_replace(staged, final)\n        except FileExistsError:\n            return False",
         "            os.replace(staged, final)\n        except FileExistsError:\n            return False",
-        "tests/crash/test_two_writers.py::test_late_writer_changes_nothing[sqlite-promote.ready]",
+        "tests/crash/test_two_writers.py::test_late_writer_changes_nothing[sqlite-promote.ready-file]",
     ),
     Mutant(
         10,
@@ -170,6 +206,14 @@ MUTANTS = (
         "            elif channel.name not in failed and channel.send(row.title, row.body, row.severity):",
         "            elif channel.name not in failed and (channel.send(row.title, row.body, row.severity) or True):",
         "tests/unit/test_alerts.py::test_alerts_are_kept_while_the_channel_is_down",
+    ),
+    Mutant(
+        14,
+        "a record that another takes the place of is forgotten",
+        "resources/ledger/row_outputs.py",
+        "        _move_to_history(connection, table, table.c.output_uri.in_(differing), why=_REPLACED, now=now)",
+        "        connection.execute(delete(table).where(table.c.output_uri.in_(differing)))",
+        "tests/unit/test_ledger_rows.py::test_a_record_is_upserted_with_its_history",
     ),
     Mutant(
         14,
