@@ -31,29 +31,31 @@ class Attempts(Connected):
         Two runs that ask for the same units at once win each unit once between them. After a crash: either the attempt is
         recorded and RUNNING, or nothing happened.
         """
+        return self.write(self._start, run_id, keys, alone=alone)
+
+    def _start(self, connection: Connection, run_id: str, keys: Sequence[str], *, alone: bool) -> dict[str, int]:
         won: dict[str, int] = {}
         now = self.clock()
-        with self.writing() as connection:
-            for chunk in chunks(keys):
-                is_runnable = units.c.state.in_(_RUNNABLE)
-                ordered = select(units.c.id).where(units.c.key.in_(chunk), is_runnable).order_by(units.c.id).with_for_update()
-                rows = connection.execute(
-                    update(units)
-                    .where(units.c.id.in_(ordered), is_runnable)
-                    .values(state=UnitState.RUNNING, attempt=units.c.attempt + 1, run_id=run_id, retry_at=None)
-                    .returning(units.c.id, units.c.key, units.c.attempt)
-                ).all()
-                started = select(
-                    units.c.id,
-                    units.c.attempt,
-                    units.c.round,
-                    bindparam("b_run", run_id),
-                    bindparam("b_alone", alone, type_=Boolean()),
-                    bindparam("b_now", now, type_=attempts.c.started_at.type),
-                ).where(units.c.id.in_([row.id for row in rows]))
-                columns = ["unit_id", "number", "round", "run_id", "is_alone", "started_at"]
-                connection.execute(attempts.insert().from_select(columns, started))
-                won.update((row.key, row.attempt) for row in rows)
+        for chunk in chunks(keys):
+            is_runnable = units.c.state.in_(_RUNNABLE)
+            ordered = select(units.c.id).where(units.c.key.in_(chunk), is_runnable).order_by(units.c.id).with_for_update()
+            rows = connection.execute(
+                update(units)
+                .where(units.c.id.in_(ordered), is_runnable)
+                .values(state=UnitState.RUNNING, attempt=units.c.attempt + 1, run_id=run_id, retry_at=None)
+                .returning(units.c.id, units.c.key, units.c.attempt)
+            ).all()
+            started = select(
+                units.c.id,
+                units.c.attempt,
+                units.c.round,
+                bindparam("b_run", run_id),
+                bindparam("b_alone", alone, type_=Boolean()),
+                bindparam("b_now", now, type_=attempts.c.started_at.type),
+            ).where(units.c.id.in_([row.id for row in rows]))
+            columns = ["unit_id", "number", "round", "run_id", "is_alone", "started_at"]
+            connection.execute(attempts.insert().from_select(columns, started))
+            won.update((row.key, row.attempt) for row in rows)
         return won
 
     def fail(self, run_id: str, failures: Sequence[AttemptFailure]) -> dict[str, UnitState]:
@@ -65,8 +67,7 @@ class Attempts(Connected):
         """
         states: dict[str, UnitState] = {}
         for chunk in chunks(failures):
-            with self.writing() as connection:
-                states.update(self._fail_group(connection, run_id, chunk))
+            states |= self.write(self._fail_group, run_id, chunk)
         return states
 
     def _fail_group(self, connection: Connection, run_id: str, failures: Sequence[AttemptFailure]) -> dict[str, UnitState]:
@@ -159,18 +160,21 @@ class Attempts(Connected):
 
     def record_skips(self, run_id: str, keys: Iterable[str]) -> None:
         """Note that a run found these units done and left them alone. Raises `LookupError` before `begin_run`."""
+        noted = list(keys)
+        self.write(self._skip, run_id, noted)
+
+    def _skip(self, connection: Connection, run_id: str, keys: Sequence[str]) -> None:
         now = self.clock()
-        with self.writing() as connection:
-            number = connection.execute(select(runs.c.number).where(runs.c.run_id == run_id)).scalar()
-            if number is None:
-                raise LookupError(f"run {run_id!r} was not begun")
-            for chunk in chunks(keys):
-                chosen = select(bindparam("b_number", number), units.c.id, bindparam("b_now", now, type_=skips.c.at.type))
-                connection.execute(
-                    self.insert(skips)
-                    .from_select(["run_number", "unit_id", "at"], chosen.where(units.c.key.in_(chunk)))
-                    .on_conflict_do_nothing()
-                )
+        number = connection.execute(select(runs.c.number).where(runs.c.run_id == run_id)).scalar()
+        if number is None:
+            raise LookupError(f"run {run_id!r} was not begun")
+        for chunk in chunks(keys):
+            chosen = select(bindparam("b_number", number), units.c.id, bindparam("b_now", now, type_=skips.c.at.type))
+            connection.execute(
+                self.insert(skips)
+                .from_select(["run_number", "unit_id", "at"], chosen.where(units.c.key.in_(chunk)))
+                .on_conflict_do_nothing()
+            )
 
 
 def _counting(failure: AttemptFailure) -> tuple[AttemptOutcome, bool]:

@@ -94,8 +94,7 @@ class Completions(RowOutputs):
         for chunk in chunks(completions):
             for race in range(_RACES_MAX):
                 try:
-                    with self.writing() as connection:
-                        recorded = self._record_group(connection, chunk, run_id=run_id)
+                    recorded = self.write(self._record_group, chunk, run_id=run_id)
                     break
                 except ConstraintError:
                     # another process completed the same output URI between look and write; the next look sees it

@@ -6,25 +6,33 @@ ids (PostgreSQL), so that two writers wait for each other and never meet in the 
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, TypeVar
+from itertools import count, islice
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import IntegrityError as ConstraintError
 
+from resources.backoff import full_jitter_s
 from resources.errors import EnvironmentUnfit, ErrorKind, TransientError
 
 Clock = Callable[[], datetime]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 KEYS_PER_STATEMENT = 1000
 ROWS_PER_PAGE = 1000
+_TRIES_MAX = 5
+_PAUSE_BASE_S = 0.1
+_PAUSE_CAP_S = 2.0
+_rng = random.Random()
 WRITE_OPTION = "tilewright_write"
 
 _SQLITE_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -120,6 +128,21 @@ class Connected:
         """A write transaction: all of it, or nothing. After a crash: nothing of it happened."""
         with translated_errors(), self._write_engine.begin() as connection:
             yield connection
+
+    def write(self, act: Callable[Concatenate[Connection, P], T], *args: P.args, **options: P.kwargs) -> T:
+        """Do `act` in a write transaction, and again after a pause where another writer was in the way: it must be repeatable.
+
+        Raises `TransientError` (LOCK_CONTENTION) only when that goes on and on. After a crash: all of it happened, or nothing.
+        """
+        for failures in count(1):
+            try:
+                with self.writing() as connection:
+                    return act(connection, *args, **options)
+            except TransientError:
+                if failures == _TRIES_MAX:
+                    raise
+                time.sleep(full_jitter_s(failures, base_s=_PAUSE_BASE_S, cap_s=_PAUSE_CAP_S, rng=_rng))
+        raise AssertionError("count() ended")
 
     def pages(self, statement: Select[Any], order: ColumnElement[Any]) -> Iterator[Row[Any]]:
         """Rows in the order of a column that is never twice the same, by pages: a slow reader must not hold a transaction."""

@@ -41,18 +41,18 @@ class Runs(Connected):
 
     def heartbeat(self, run_id: str) -> None:
         """Say that the run is alive now."""
-        with self.writing() as connection:
-            connection.execute(update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=self.clock()))
+        statement = update(runs).where(runs.c.run_id == run_id)
+        self.write(lambda connection: connection.execute(statement.values(heartbeat_at=self.clock())))
 
     def end_run(self, run_id: str, summary: RunSummary) -> None:
         """Record how the run ended. After a crash before this: the run stays unended, and its alone attempt may be charged."""
         now = self.clock()
-        with self.writing() as connection:
-            connection.execute(
-                update(runs)
-                .where(runs.c.run_id == run_id)
-                .values(ended_at=now, heartbeat_at=now, outcome=summary.outcome, summary=dump(asdict(summary)))
-            )
+        statement = (
+            update(runs)
+            .where(runs.c.run_id == run_id)
+            .values(ended_at=now, heartbeat_at=now, outcome=summary.outcome, summary=dump(asdict(summary)))
+        )
+        self.write(lambda connection: connection.execute(statement))
 
     def run(self, run_id: str) -> RunRow | None:
         """The run of that id."""

@@ -25,8 +25,7 @@ class TakeOver(Connected):
         """
         taken = 0
         for chunk in chunks(names, 200):
-            with self.writing() as connection:
-                taken += self._take_over(connection, run_id, asset, chunk, boot_id=boot_id)
+            taken += self.write(self._take_over, run_id, asset, chunk, boot_id=boot_id)
         return taken
 
     def _take_over(self, connection: Connection, run_id: str, asset: str, names: Sequence[str], *, boot_id: str) -> int:

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from resources.errors import ConfigurationError, EnvironmentUnfit, ErrorKind, TransientError
 from resources.ledger import Ledger, open_ledger_at, opening
 from resources.ledger.schema import HEAD_REVISION, metadata
-from tests.support.ledgers import ASSET, partition_plan, planned_unit
+from tests.support.ledgers import ASSET, partition_plan, planned_unit, start_one
 
 
 def test_migrations_make_the_tables_of_the_schema(new_ledger_url: str) -> None:
@@ -120,6 +120,33 @@ def test_a_locked_sqlite_is_contention(tmp_path: Path, monkeypatch: pytest.Monke
     assert caught.value.kind is ErrorKind.LOCK_CONTENTION
     other.execute("ROLLBACK")
     ledger.remember_store("s")
+    other.close()
+    ledger.close()
+
+
+def test_a_run_waits_for_another_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run writes of its units is written again after a pause where another writer was in the way, and is done once."""
+    monkeypatch.setattr(opening, "BUSY_TIMEOUT_S", 0.02)
+    ledger = open_ledger_at(f"sqlite:///{tmp_path}/ledger.sqlite")
+    unit = planned_unit(1)
+    ledger.write_plan(ASSET, [partition_plan("w|a", [unit])])
+    other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            other.execute("ROLLBACK")
+
+    monkeypatch.setattr("resources.ledger.connection.time.sleep", pause)
+    assert start_one(ledger, "r1", unit) == 1
+    assert len(pauses) == 2
+    other.execute("BEGIN IMMEDIATE")
+    pauses.extend([0.0] * 10)
+    with pytest.raises(TransientError):
+        ledger.heartbeat("r1")
+    assert len(pauses) == 2 + 10 + 4, "a writer that never gives way is told of in the end"
     other.close()
     ledger.close()
 
