@@ -1,4 +1,4 @@
-"""Digitization killed at named points, at random moments, by two runs at once, and 4,000 masters in: one copy and one event each."""
+"""Digitization killed at named points, at random moments, run twice at once, and with 4,000 masters: one copy, one event."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from assets.digitization.copies import REFUSED
 from assets.digitization.shape import COPIES, EVENTS, PREMIS
 from resources.crashpoints import POINTS
 from resources.reconciliation import reconcile
@@ -71,9 +72,12 @@ def assert_once(made: MasterProject, expected: dict[str, str], *, contents: int 
         assert found.agrees, found.discrepancies
         for row in project.ledger.planned(asset, [WINDOW]):
             won = [entry for entry in project.ledger.history(row.key) if entry.outcome is AttemptOutcome.SUCCEEDED]
-            assert len(won) == (row.state is UnitState.COMPLETE)
+            # none where the run that promoted it died, and the next one adopted it
+            assert len(won) <= 1
+            assert row.state is (UnitState.QUARANTINED if row.spec["version"] == REFUSED else UnitState.COMPLETE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", [point for point in POINTS if point != "source.read"])
 def test_killed_at_a_named_point(tmp_path: Path, point: str, expected: dict[str, str]) -> None:
     """Whoever reaches it dies there, the second time too; the run after that leaves one copy and one event for each key."""
@@ -119,13 +123,14 @@ def test_killed_at_random_moments(
 def test_two_runs_on_one_window_at_once(tmp_path: Path, expected: dict[str, str]) -> None:
     """With leases that nobody shares both do the work; each unit is recorded once and each event is written once."""
     made = _filled(tmp_path / "project")
-    children = [start(made.path, name, own_leases=True) for name in ("one", "two")]
+    # an export keeps one name and is guarded by the lease itself: the second writer would be turned away
+    children = [start(made.path, name, assets=(COPIES, EVENTS), own_leases=True) for name in ("one", "two")]
     for child in children:
         _, err = child.communicate(timeout=180)
         assert child.returncode == 0, err
     code, said = finish(made, "after")
     assert code == 0, said
-    assert {numbers["processed"] for numbers in said.values()} == {0}
+    assert {said[asset]["processed"] for asset in (COPIES, EVENTS)} == {0}
     assert_once(made, expected)
 
 
