@@ -89,6 +89,7 @@ def replay(
     everything: Annotated[bool, typer.Option("--all", help="All open dead letters.")] = False,
     who: WhoOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Ask for quarantined work again, by number or by filter, as a new round with its history kept.
 
@@ -101,11 +102,16 @@ def replay(
         raise typer.Exit(ExitCode.USAGE)
     ledger = open_ledger(config)
     letters = _chosen(ledger, ids) if ids else _select(ledger, window=window, kind=kind, product=product, older_than=older_than)
-    for letter in letters:
-        typer.echo(f"{'would replay' if dry_run else 'replay'} {letter.id}: {_plain_name(letter)} ({letter.kind})")
+    done = 0
     if not dry_run and letters:
         done = ledger.replay([letter.id for letter in letters], who=who or getpass.getuser())
         _plan_again(config, {letter.window for letter in letters if letter.subject == "input" and letter.window is not None})
+    if as_json:
+        print_json({"dead_letters": letters, "replayed": done})
+        return
+    for letter in letters:
+        typer.echo(f"{'would replay' if dry_run else 'replay'} {letter.id}: {_plain_name(letter)} ({letter.kind})")
+    if done:
         typer.echo(
             f"{done} replayed. `tilewright run --failed` does the work now; otherwise the failed-partition sensor asks for it."
         )
@@ -117,6 +123,7 @@ def dismiss(
     why: Annotated[str, typer.Option("--why", help="Why this will not be done; kept for ever.")],
     config: ConfigOption = None,
     who: WhoOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Dispose of dead letters for good: their units are not done and are no longer asked for. Who and why are kept."""
     if not why.strip():
@@ -125,6 +132,9 @@ def dismiss(
     ledger = open_ledger(config)
     letters = _chosen(ledger, ids)
     done = ledger.dismiss([letter.id for letter in letters], who=who or getpass.getuser(), why=why.strip())
+    if as_json:
+        print_json({"dead_letters": letters, "dismissed": done})
+        return
     typer.echo(f"{done} dismissed.")
 
 

@@ -143,6 +143,8 @@ def test_quarantine_is_listed_shown_replayed_and_dismissed(ledger: Ledger) -> No
     assert facts("quarantine", "show", str(letter["id"]))["dead_letter"]["audit_hash"] == letter["audit_hash"]
     assert "would replay" in run("quarantine", "replay", "--all", "--dry-run")[1]
     assert len(facts("quarantine", "list")) == 1
+    would = facts("quarantine", "replay", "--all", "--dry-run")
+    assert ([item["id"] for item in would["dead_letters"]], would["replayed"]) == ([letter["id"]], 0)
     assert run("quarantine", "replay", str(letter["id"]), "--who", "ada")[0] == 0
     assert run("quarantine", "list")[0] == 0
     found = facts("unit", unit("2024-06-02", "10-1-4").key)
@@ -155,7 +157,7 @@ def test_dismissal_needs_a_reason(ledger: Ledger) -> None:
     (letter,) = facts("quarantine", "list")
     assert run("quarantine", "dismiss", str(letter["id"]))[0] == 2
     assert run("quarantine", "dismiss", str(letter["id"]), "--why", "  ")[0] == 2
-    assert run("quarantine", "dismiss", str(letter["id"]), "--why", "never delivered", "--who", "ada")[0] == 0
+    assert facts("quarantine", "dismiss", str(letter["id"]), "--why", "never delivered", "--who", "ada")["dismissed"] == 1
     (closed,) = facts("quarantine", "list", "--closed")
     assert (closed["status"], closed["who"], closed["why"]) == ("DISMISSED", "ada", "never delivered")
     assert run("quarantine", "dismiss", "9999", "--why", "x")[0] == 1
