@@ -6,6 +6,7 @@ nothing else. A table that is unreadable or still being written says nothing: it
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -13,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import translate
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from assets.inspections.fetch_index import list_index
 from assets.inspections.fetch_model import FetchLimits
-from assets.inspections.fetch_uris import host_of, redacted, scheme_of
+from assets.inspections.fetch_uris import host_of, local_path, redacted, scheme_of
 from assets.inspections.periods import ALLOWED, period_start
 from assets.inspections.source_uris import canonical_uri, report_key
 from assets.inspections.tables import BadRow, TableUnreadable, read_table
@@ -86,7 +87,7 @@ def list_reports(
     Raises `EnvironmentUnfit` (SOURCE_MISSING) when it is not there, `TransientError` when it does not answer.
     """
     found = _Found(config, calendar, now=now)
-    if config.source.tables is not None:
+    if config.source.table_names is not None:
         _read_tables(found)
     else:
         _read_index(found, limits)
@@ -111,8 +112,8 @@ class _Found:
         shown = redacted(uri)
         try:
             # a plain path hangs from the configuration file, like every path of a project
-            address = uri if scheme_of(uri) != "file" or uri.startswith("file:") else str(self.config.resolve(uri))
-            canonical = canonical_uri(address)
+            canonical = canonical_uri(uri, root=self.config.root)
+            address = uri if scheme_of(uri) != "file" else _path(canonical, self.config.root)
             shown = redacted(canonical)
             host_of(address)
         except UnitRejected as error:
@@ -195,9 +196,16 @@ class _Found:
                 self.leave_out(report.shown, CONFLICT, f"{report.place}: {words}")
 
 
+def _path(canonical: str, root: Path) -> str:
+    """The whole path of a canonical local address."""
+    if canonical.startswith("file://"):
+        return str(local_path(canonical))
+    return str(root / os.fsdecode(unquote_to_bytes(canonical.removeprefix("file:"))))
+
+
 def _read_tables(found: _Found) -> None:
     source = found.config.source
-    pattern = found.config.resolve(source.tables or "")
+    pattern = found.config.resolve(source.table_names or "")
     named = _matcher(pattern.name)
     try:
         paths = sorted(path for path in pattern.parent.iterdir() if path.is_file() and named.fullmatch(path.name))

@@ -44,7 +44,16 @@ class InspectionsProject(Project):
     @property
     def limits(self) -> FetchLimits:
         """How much, how long and from where content is taken."""
-        return self.config.fetch_limits
+        found = self.config.fetch
+        return FetchLimits(
+            max_bytes=int(found.max_mb * 1_000_000),
+            connect_s=found.connect_s,
+            read_s=found.read_s,
+            total_s=found.total_s,
+            redirects_max=found.redirects,
+            retry_after_max_s=found.retry_after_max_s,
+            folders=tuple(self.config.resolve(folder) for folder in found.folders),
+        )
 
     @property
     def slots(self) -> HostSlots:
