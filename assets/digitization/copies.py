@@ -155,7 +155,7 @@ class CopyWorks:
             if spec["version"] == REFUSED:
                 found = spec["inputs"]
                 kind = ErrorKind(found["kind"])
-                yield UnitOfWork(_as_planned(row), partial(refuse, kind, found["reason"]), nothing_made)
+                yield UnitOfWork(row.as_planned(), partial(refuse, kind, found["reason"]), nothing_made)
                 continue
             same = captures.get(spec["inputs"], [])
             if same and copy_unit(same[0], self._settings).key == row.key:
@@ -174,18 +174,5 @@ class CopyWorks:
             gdal_cache_mb=config.executor.gdal_cache_mb,
         )
         return UnitOfWork(
-            _as_planned(row), partial(derive_copy, request), partial(validate_copy, request), partial(recover_copy, request)
+            row.as_planned(), partial(derive_copy, request), partial(validate_copy, request), partial(recover_copy, request)
         )
-
-
-def _as_planned(row: UnitRow) -> PlannedUnit:
-    return PlannedUnit(
-        key=row.key,
-        product=row.product,
-        window=row.window,
-        output_uri=row.output_uri,
-        revision=row.revision,
-        inputs=row.inputs,
-        source=row.source,
-        spec=row.spec,
-    )

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from assets.digitization.copies import copy_unit
 from assets.digitization.events import AGENT, EventType
-from assets.digitization.manifest import METADATA_KEY, validate_table
 from assets.digitization.masters import first_of_each
 from assets.digitization.model import MasterFacts
 from assets.digitization.premis import NAMESPACE, PremisAgent, PremisEvent, PremisObject, RightsStatement, premis_document
 from assets.digitization.shape import COPIES, PREMIS
+from assets.keyed_table import check_keyed_table, write_keyed_table
 from assets.window_batch import WindowBatch, window_unit
 from resources.errors import ErrorKind, UnitRejected
 from resources.keys import digest_of
@@ -205,7 +204,7 @@ def _table(window: str, rows: Sequence[EventRow]) -> UnitOfWork:
     ingredients = _ingredients(f"{PREMIS}.parquet", window, uri, said)
     # the key goes into the table, and it is known only from the ingredients
     key = window_unit(PREMIS, uri, ingredients, work=write_nothing, validate=validate_document).unit.key
-    work, validate = partial(write_events, tuple(rows), key), partial(validate_table, key)
+    work, validate = partial(write_events, tuple(rows), key), partial(check_keyed_table, key)
     return window_unit(PREMIS, uri, ingredients, work=work, validate=validate)
 
 
@@ -245,12 +244,10 @@ def validate_document(path: Path) -> None:
 
 def write_events(rows: Sequence[EventRow], unit_key: str, path: Path) -> Metrics:
     """Write the table of events to `path`, by event identifier, `detail` and `linked` as JSON."""
-    plain = [
+    plain = (
         {name: getattr(row, name) for name in _SCHEMA.names}
         | {"detail": json.dumps(row.detail, sort_keys=True), "linked": json.dumps(row.linked, sort_keys=True)}
         for row in rows
-    ]
-    table = pa.Table.from_pylist(plain, schema=_SCHEMA)
-    said = json.dumps({"unit_key": unit_key, "version": EXPORT_VERSION, "events": len(rows)}, sort_keys=True)
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: said.encode("ascii")}), path, compression="zstd")
-    return {"events": len(rows)}
+    )
+    facts = {"version": EXPORT_VERSION, "events": len(rows)}
+    return {"events": write_keyed_table(plain, _SCHEMA, path, unit_key=unit_key, facts=facts)}

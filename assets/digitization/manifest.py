@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 
 from assets.digitization.masters import Master
 from assets.digitization.model import PageFacts
-from resources.errors import ErrorKind, UnitRejected
+from assets.keyed_table import write_keyed_table
 
 MANIFEST_VERSION = "1"
 """Raise it when the bytes of a manifest of equal masters change."""
 
-METADATA_KEY = b"tilewright"
 SCHEMA = pa.schema(
     [
         ("uri", pa.string()),
@@ -56,25 +55,10 @@ def write_manifest(masters: Sequence[Master], unit_key: str, path: Path) -> dict
 
     After a crash: `path` is a staging name and may hold half a file; it is written again from the start.
     """
-    facts = {"unit_key": unit_key, "version": MANIFEST_VERSION, "masters": len(masters)}
-    table = pa.Table.from_pylist([_row(master) for master in sorted(masters, key=lambda item: item.uri)], schema=SCHEMA)
-    said = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode("ascii")
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: said}), path, compression="zstd")
+    rows = (_row(master) for master in sorted(masters, key=lambda item: item.uri))
+    write_keyed_table(rows, SCHEMA, path, unit_key=unit_key, facts={"version": MANIFEST_VERSION, "masters": len(masters)})
     verdicts = [master.verdict.value for master in masters]
     return {"masters": len(masters), "verdicts": {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}}
-
-
-def validate_table(unit_key: str, path: Path) -> None:
-    """Open a staged table again. Raises `UnitRejected` (INVALID_OUTPUT, no retry) if it is not whole or not the planned one."""
-    try:
-        with pq.ParquetFile(path) as file:
-            found = json.loads((file.schema_arrow.metadata or {}).get(METADATA_KEY, b"{}")).get("unit_key")
-            for batch in file.iter_batches():
-                batch.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise UnitRejected(f"{path.name}: cannot be read back: {error}", kind=ErrorKind.INVALID_OUTPUT) from error
-    if found != unit_key:
-        raise UnitRejected(f"{path.name}: unit key: found {found}; allowed: {unit_key}", kind=ErrorKind.INVALID_OUTPUT)
 
 
 def _row(master: Master) -> dict[str, Any]:

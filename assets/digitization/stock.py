@@ -15,9 +15,10 @@ from uuid import uuid4
 
 from assets.digitization.capturing import list_masters
 from assets.digitization.copies import window_units
-from assets.digitization.manifest import MANIFEST_VERSION, validate_table, write_manifest
+from assets.digitization.manifest import MANIFEST_VERSION, write_manifest
 from assets.digitization.masters import Master, MasterListing, captured_master
 from assets.digitization.shape import COPIES, MANIFEST, digitization_shape
+from assets.keyed_table import check_keyed_table
 from assets.survey import source_fingerprint
 from assets.window_batch import WindowBatch, window_unit
 from resources.engine import RunReport
@@ -94,11 +95,11 @@ def manifest_work(window: str, masters: Sequence[Master]) -> UnitOfWork:
         f"{MANIFEST}/{window}.parquet",
         ingredients,
         work=partial(write_manifest, tuple(masters), ""),
-        validate=partial(validate_table, ""),
+        validate=partial(check_keyed_table, ""),
         source="ledger",
     )
     key = keyed.unit.key
-    return UnitOfWork(keyed.unit, partial(write_manifest, tuple(masters), key), partial(validate_table, key), replaces=True)
+    return UnitOfWork(keyed.unit, partial(write_manifest, tuple(masters), key), partial(check_keyed_table, key), replaces=True)
 
 
 def manifest_batch(project: DigitizationProject, windows: Iterable[str], listing: MasterListing) -> WindowBatch:

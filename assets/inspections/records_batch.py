@@ -10,7 +10,7 @@ from assets.inspections.records import ReportTask, nothing_to_validate, record_r
 from assets.inspections.shape import RECORDS
 from assets.inspections.stock import WindowStock, take_stock
 from resources.ledger import UnitRow
-from resources.units import PlannedUnit, UnitOfWork
+from resources.units import UnitOfWork
 
 if TYPE_CHECKING:
     from assets.inspections.project import InspectionsProject
@@ -68,19 +68,7 @@ class RecordsBatch:
                 token=row.spec.get("token"),
                 kept_digest=known.observed.digest if keeps and stood and known.observed is not None else None,
             )
-            yield UnitOfWork(_as_planned(row), partial(record_report, task), nothing_to_validate)
+            yield UnitOfWork(row.as_planned(), partial(record_report, task), nothing_to_validate)
 
     def replan(self) -> None:
         """A record has one report; no other can be made without it."""
-
-
-def _as_planned(row: UnitRow) -> PlannedUnit:
-    return PlannedUnit(
-        key=row.key,
-        product=row.product,
-        window=row.window,
-        output_uri=row.output_uri,
-        revision=row.revision,
-        source=row.source,
-        spec=row.spec,
-    )

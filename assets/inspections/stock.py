@@ -78,7 +78,7 @@ def fingerprint(reports: Iterable[ListedReport], tokens: Mapping[str, Token], kn
 def _refresh(project: InspectionsProject, window: str, listing: ReportListing, *, run_id: str) -> WindowStock:
     ledger = project.ledger
     if listing.is_silent(window):
-        return _as_planned(project, window, listing)
+        return _as_it_was(project, window, listing)
     reports = listing.of_window(window)
     known = on_record(project, reports)
     tokens = dict(ask_tokens(project, reports))
@@ -100,7 +100,7 @@ def _refresh(project: InspectionsProject, window: str, listing: ReportListing, *
     return WindowStock(window, stock.reports, tokens, known, is_made)
 
 
-def _as_planned(project: InspectionsProject, window: str, listing: ReportListing) -> WindowStock:
+def _as_it_was(project: InspectionsProject, window: str, listing: ReportListing) -> WindowStock:
     """A window of which the source says nothing keeps its plan; one that was never planned has an empty one for now."""
     rows = list(project.ledger.planned(RECORDS, [window]))
     if not rows and not list(project.ledger.partition_rows(RECORDS, names=[window])):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from resources.errors import ErrorKind, Verdict
-from resources.units import SETTLED_STATES, AttemptOutcome, RunOutcome, UnitState
+from resources.units import SETTLED_STATES, AttemptOutcome, PlannedUnit, RunOutcome, UnitState
 
 
 def dump(value: Any) -> str:
@@ -88,6 +88,20 @@ class UnitRow:
         """What the work function reported about the output; empty before completion."""
         found: dict[str, Any] = json.loads(self.metrics_json) if self.metrics_json else {}
         return found
+
+    def as_planned(self) -> PlannedUnit:
+        """The unit as it was planned."""
+        return PlannedUnit(
+            key=self.key,
+            product=self.product,
+            window=self.window,
+            output_uri=self.output_uri,
+            tile=self.tile,
+            revision=self.revision,
+            inputs=self.inputs,
+            source=self.source,
+            spec=self.spec,
+        )
 
     @property
     def is_settled(self) -> bool:
