@@ -11,8 +11,8 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -72,17 +72,15 @@ class LocalExecutor:
     """A pool of spawned worker processes on this machine."""
 
     def __init__(self, config: ExecutorConfig, *, preload: Sequence[str] = ()) -> None:
+        self._config = config
+        self._preload = tuple(preload)
         self._workers = config.workers
         self._unit_time_s = config.unit_time_s
         self._arrived: queue.SimpleQueue[list[Outcome]] = queue.SimpleQueue()
         self._running = 0
         self._mean_s: float | None = None
-        self._pool = ProcessPool(
-            max_workers=config.workers,
-            context=multiprocessing.get_context("spawn"),
-            initializer=start_worker,
-            initargs=(os.getpid(), config.unit_memory_mb, config.gdal_cache_mb, tuple(preload)),
-        )
+        self._calls: dict[Future[list[Staged | Failure]], list[StageTask]] = {}
+        self._pool = self._new_pool()
 
     def room(self) -> int:
         """How many tasks to submit: none until a quarter of what may be in flight is free, so that attempts start in groups.
@@ -104,9 +102,12 @@ class LocalExecutor:
         size = 1 if alone else self._chunk_size()
         for start in range(0, len(tasks), size):
             chunk = list(tasks[start : start + size])
+            if not self._pool.active:
+                self._replace_pool()
             future = self._pool.schedule(stage_all, args=(chunk,), timeout=self._unit_time_s * len(chunk))
             self._running += len(chunk)
-            future.add_done_callback(self._collector(chunk))
+            self._calls[future] = chunk
+            future.add_done_callback(self._collect)
 
     def wait(self, timeout_s: float) -> list[Outcome]:
         """Outcomes that have arrived, and those that follow within a tenth of a second."""
@@ -118,7 +119,8 @@ class LocalExecutor:
             while len(outcomes) < self._running:
                 outcomes += self._arrived.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
-            pass
+            if self._running and not self._pool.active:
+                self._replace_pool()
         self._running -= len(outcomes)
         for outcome in outcomes:
             if isinstance(outcome.result, Staged):
@@ -139,11 +141,29 @@ class LocalExecutor:
             return 1
         return int(min(_CHUNK_MAX, max(1.0, _CHUNK_TARGET_S / max(self._mean_s, 1e-6))))
 
-    def _collector(self, chunk: list[StageTask]) -> Callable[[Future[list[Staged | Failure]]], None]:
-        def collect(future: Future[list[Staged | Failure]]) -> None:
+    def _collect(self, future: Future[list[Staged | Failure]]) -> None:
+        chunk = self._calls.pop(future, None)
+        if chunk is not None:
             self._arrived.put(_outcomes(chunk, future))
 
-        return collect
+    def _new_pool(self) -> ProcessPool:
+        config = self._config
+        return ProcessPool(
+            max_workers=config.workers,
+            context=multiprocessing.get_context("spawn"),
+            initializer=start_worker,
+            initargs=(os.getpid(), config.unit_memory_mb, config.gdal_cache_mb, self._preload),
+        )
+
+    def _replace_pool(self) -> None:
+        """A worker that dies while it sends its answer garbles the pipe that all share: what ran is lost, and done again."""
+        broken, self._pool = self._pool, self._new_pool()
+        for future in list(self._calls):
+            if chunk := self._calls.pop(future, None):
+                detail = "the pool of workers broke, and another took its place"
+                self._arrived.put([Outcome(task, Fate.LOST, None, alone=False, detail=detail) for task in chunk])
+        broken.stop()  # type: ignore[no-untyped-call]
+        broken.join()
 
 
 def _outcomes(chunk: list[StageTask], future: Future[list[Staged | Failure]]) -> list[Outcome]:
@@ -153,6 +173,8 @@ def _outcomes(chunk: list[StageTask], future: Future[list[Staged | Failure]]) ->
     error = future.exception()
     if error is None:
         return [Outcome(task, Fate.RETURNED, result, alone) for task, result in zip(chunk, future.result(), strict=True)]
+    if isinstance(error, BrokenExecutor):
+        return [Outcome(task, Fate.LOST, None, alone=False, detail="the pool of workers broke") for task in chunk]
     if isinstance(error, ProcessExpired):
         detail = f"the worker process died ({_how(error.exitcode)})"
         return [Outcome(task, Fate.LOST, None, alone, detail) for task in chunk]

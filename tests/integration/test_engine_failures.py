@@ -60,6 +60,19 @@ def test_unknown_failure_is_tried_once(shop: Shop) -> None:
     assert shop.outcomes("0-0-0") == [AttemptOutcome.FAILED]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_broken_pool_is_replaced(shop: Shop) -> None:
+    """A worker that garbles the pipe which all share costs nobody a try: the same run does all in a new pool."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=12, behaviours={(0, 3): "garble"})
+    report = shop.engine.run(batch, run_id="one")
+    assert report.summary.outcome is RunOutcome.COMPLETE
+    lost = [entry for row in shop.ledger.units(asset=ASSET) for entry in shop.ledger.history(row.key) if entry.outcome == "LOST"]
+    assert lost, "the pool did not break"
+    assert not any(entry.is_counted for entry in lost)
+    (shop.store.path(f"{ASSET}/w1") / ".garbled").unlink()
+    assert_converged(shop.ledger, shop.store, asset=ASSET, partitions=batch.partitions, works=batch.works)
+
+
 def test_attempts_count_over_runs_up_to_the_bound(shop: Shop) -> None:
     """Three tries in a run, five in all, then quarantine with one dead letter; a sixth never happens."""
     batch = BytesBatch(shop.ledger, partitions=1, units_each=2, behaviours={(0, 0): "transient"})

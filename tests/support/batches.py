@@ -5,6 +5,7 @@ Their outputs are files, directories, events or records: the same units, so that
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -45,6 +46,9 @@ def write_bytes(key: str, size: int, behaviour: str, pause_s: float, form: str, 
         os.kill(os.getpid(), 9)
     if name == "memory":
         bytearray(1 << 40)
+    if name == "garble" and not (path.parent / ".garbled").exists():
+        (path.parent / ".garbled").touch()
+        garble_answers()
     if name == "hang":
         time.sleep(3600)
     time.sleep(pause_s)
@@ -69,6 +73,12 @@ def write_bytes(key: str, size: int, behaviour: str, pause_s: float, form: str, 
     if form == "record":
         return Made({"size": size}, rows=(record_row(key, "2026"),), revision="found")
     return {"size": size}
+
+
+def garble_answers() -> None:
+    """Do what a worker does that dies while it sends its answer: leave nonsense in the pipe that all workers share."""
+    (channel,) = (found for found in gc.get_objects() if type(found).__name__ == "WorkerChannel")
+    channel.writer.send_bytes(b"half an answer")
 
 
 def check_bytes(key: str, path: Path) -> None:
