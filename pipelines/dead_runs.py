@@ -70,8 +70,7 @@ def is_dead(project: ProjectLike, row: RunRow, *, now: datetime) -> bool:
     last = max(moment for moment in (row.started_at, row.heartbeat_at, row.ended_at) if moment is not None)
     if now - last < timedelta(seconds=project.config.sensors.heartbeat_timeout_s):
         return False
-    held = [item for item in project.ledger.holders() if item.run_id == row.run_id]
-    if any(project.leases.is_held(item.partition_id) for item in held):
+    if project.leases.held(item.partition_id for item in project.ledger.holders() if item.run_id == row.run_id):
         return False
     return not _process_lives(row)
 

@@ -29,7 +29,8 @@ def sweep_job(opened: Opened, *, is_on: bool) -> Job:
             older_than_s=retention.staging_hours * 3600.0,
             dry_run=False,
         )
-        removed += sweep_superseded(project.ledger, project.store, older_than_days=retention.superseded_days, dry_run=False)
+        days = retention.superseded_days
+        removed += sweep_superseded(project.ledger, project.store, project.leases, older_than_days=days, dry_run=False)
         size = sum(item.size_bytes for item in removed)
         context.log.info(f"swept files={len(removed)} bytes={size}")
         context.add_output_metadata(

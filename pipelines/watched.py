@@ -145,10 +145,10 @@ def read_statuses(instance: dg.DagsterInstance, watched: Watched) -> Statuses:
 
 def read_living(instance: dg.DagsterInstance, project: ProjectLike, watched: Watched, *, now: datetime) -> dict[str, str]:
     """Partition -> who works on it: runs that have not ended, and holders of leases whatever Dagster says of their run."""
+    holders = [holder for holder in project.ledger.holders() if holder.asset == watched.asset]
+    held = project.leases.held(holder.partition_id for holder in holders)
     living = {
-        holder.partition: f"run {holder.run_id[:8]}, which holds its lease"
-        for holder in project.ledger.holders()
-        if holder.asset == watched.asset and project.leases.is_held(holder.partition_id)
+        holder.partition: f"run {holder.run_id[:8]}, which holds its lease" for holder in holders if holder.partition_id in held
     }
     stale = now - timedelta(seconds=project.config.sensors.request_timeout_s)
     for record in instance.get_run_records(dg.RunsFilter(statuses=list(UNENDED))):

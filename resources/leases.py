@@ -12,7 +12,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,10 @@ class Leases(Protocol):
 
     def is_held(self, number: int) -> bool:
         """True while somebody, this process included, holds the lease of that id. Takes nothing."""
+        ...
+
+    def held(self, numbers: Iterable[int]) -> set[int]:
+        """Those of the ids whose lease somebody holds now. Takes nothing."""
         ...
 
     def check_alive(self) -> None:
@@ -107,6 +111,10 @@ class LocalLeases:
             asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
             answer = fcntl.fcntl(self._open(), fcntl.F_OFD_GETLK, asked)
             return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+    def held(self, numbers: Iterable[int]) -> set[int]:
+        """See `Leases.held`."""
+        return {number for number in numbers if self.is_held(number)}
 
     def check_alive(self) -> None:
         """Raises `EnvironmentUnfit` when the lock file was removed or replaced under a held lease."""
@@ -198,13 +206,17 @@ class PostgresLeases:
 
     def is_held(self, number: int) -> bool:
         """See `Leases.is_held`."""
+        return number in self.held([number])
+
+    def held(self, numbers: Iterable[int]) -> set[int]:
+        """See `Leases.held`. One question, however many they are."""
         found = self._ask(
-            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+            "SELECT CAST(objid AS bigint) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            " AND classid = CAST(CAST(:class AS bigint) & 4294967295 AS oid) AND objid = CAST(:number AS oid))",
-            {"class": self._class, "number": number},
+            " AND classid = CAST(CAST(:class AS bigint) & 4294967295 AS oid)",
+            {"class": self._class},
         )
-        return bool(found[0][0])
+        return {row[0] for row in found}.intersection(numbers)
 
     def end_holder(self, number: int) -> bool:
         """End the session that holds the lease of that id, wherever it runs: its run stops. For a person to call."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from resources.leases import Leases
-from resources.ledger import Ledger
+from resources.ledger import Ledger, UnitRow
 from resources.staging import remove_staged
 from resources.store import LocalStore, run_tag
 from resources.trees import size_of
@@ -29,7 +29,9 @@ class Swept:
 
 def holding_runs(ledger: Ledger, leases: Leases) -> set[str]:
     """Ids of runs that hold a lease now: their staging files are alive, however old."""
-    return {holder.run_id for holder in ledger.holders() if leases.is_held(holder.partition_id)}
+    holders = ledger.holders()
+    held = leases.held(holder.partition_id for holder in holders)
+    return {holder.run_id for holder in holders if holder.partition_id in held}
 
 
 def sweep_staging(
@@ -54,21 +56,34 @@ def sweep_staging(
         yield Swept(str(staged.path.relative_to(store.root)), size, "abandoned staging file")
 
 
-def sweep_superseded(ledger: Ledger, store: LocalStore, *, older_than_days: float, dry_run: bool) -> Iterator[Swept]:
+def sweep_superseded(
+    ledger: Ledger, store: LocalStore, leases: Leases, *, older_than_days: float, dry_run: bool
+) -> Iterator[Swept]:
     """Remove outputs of units that were superseded or retired longer ago than the bound, and forget that they were recorded.
 
-    Rows stay: what they say happened did. The record goes first: a crash in between leaves an output nobody claims, which a
-    reconciliation finds, never a record without its output.
+    Rows stay: what they say happened did. It is done under the leases of the window's partitions, so that no run adopts an output
+    while it goes; a window on which a run works is left for the next time. The record goes first: a crash in between leaves an
+    output nobody claims, which a reconciliation finds, never a record without its output.
     """
     store.check(expected=ledger.remembered_store())
     before = ledger.clock() - timedelta(days=older_than_days)
-    for row in list(ledger.superseded_outputs(before=before)):
-        size = store.size(row.output_uri)
-        if size is None and dry_run:
-            continue
+    found: dict[tuple[str, str], list[UnitRow]] = {}
+    for row in ledger.superseded_outputs(before=before):
+        found.setdefault((row.asset, row.window), []).append(row)
+    for (asset, window), rows in found.items():
         if dry_run:
-            yield Swept(row.output_uri, size or 0, f"{row.state.value.lower()} unit {row.key[:16]}")
+            yield from (_swept(row, size) for row in rows if (size := store.size(row.output_uri)) is not None)
             continue
-        if ledger.forget_output(row.key, before=before):
-            store.remove(row.output_uri)
-            yield Swept(row.output_uri, size or 0, f"{row.state.value.lower()} unit {row.key[:16]}")
+        ids = ledger.partition_ids(asset, [row.partition for row in ledger.partition_rows(asset, window)])
+        with leases.hold(ids) as lease:
+            if lease.held_elsewhere:
+                continue
+            for row in rows:
+                size = store.size(row.output_uri)
+                if ledger.forget_output(row.key, before=before):
+                    store.remove(row.output_uri)
+                    yield _swept(row, size or 0)
+
+
+def _swept(row: UnitRow, size_bytes: int) -> Swept:
+    return Swept(row.output_uri, size_bytes, f"{row.state.value.lower()} unit {row.key[:16]}")

@@ -28,9 +28,11 @@ def _open(config: Config) -> tuple[Ledger, Leases]:
 
 
 def _held(ledger: Ledger, leases: Leases) -> dict[str, list[HolderRow]]:
+    holders = ledger.holders()
+    numbers = leases.held(row.partition_id for row in holders)
     held: dict[str, list[HolderRow]] = defaultdict(list)
-    for row in ledger.holders():
-        if leases.is_held(row.partition_id):
+    for row in holders:
+        if row.partition_id in numbers:
             held[row.run_id].append(row)
     return dict(held)
 

@@ -83,11 +83,12 @@ def sweep(
     settings = load(config)
     ledger = open_project_ledger(settings)
     store = open_project_store(settings, ledger)
-    living = holding_runs(ledger, open_leases(settings, ledger))
+    leases = open_leases(settings, ledger)
+    living = holding_runs(ledger, leases)
     bound = settings.retention
     swept = [
         *sweep_staging(ledger, store, living_runs=living, older_than_s=bound.staging_hours * 3600, dry_run=dry_run),
-        *sweep_superseded(ledger, store, older_than_days=bound.superseded_days, dry_run=dry_run),
+        *sweep_superseded(ledger, store, leases, older_than_days=bound.superseded_days, dry_run=dry_run),
     ]
     total = sum(item.size_bytes for item in swept)
     if as_json:

@@ -178,7 +178,10 @@ def test_superseded_outputs_are_swept_and_rows_stay(shop: Shop, form: str) -> No
     shop.engine.run(new, run_id="two")
     later = shop.ledger.clock() + timedelta(days=30)
     shop.ledger.clock = lambda: later
-    list(sweep_superseded(shop.ledger, shop.store, older_than_days=7, dry_run=False))
+    (partition,) = shop.ledger.partition_ids(ASSET, old.partitions).values()
+    with shop.engine.leases.hold({"busy": partition}):
+        assert list(sweep_superseded(shop.ledger, shop.store, shop.engine.leases, older_than_days=7, dry_run=False)) == []
+    list(sweep_superseded(shop.ledger, shop.store, shop.engine.leases, older_than_days=7, dry_run=False))
     outputs = Outputs(shop.store, shop.ledger)
     sizes = outputs.listings().sizes([work.unit.output_uri for work in [*old.works.values(), *new.works.values()]])
     assert len(sizes) == (4 if form in ROWS else 2)

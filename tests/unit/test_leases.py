@@ -107,6 +107,7 @@ def test_two_runs_of_one_process_exclude_each_other(open_leases: Callable[..., L
             with other.hold({"a": 1, "b": 2}) as lease:
                 assert lease.acquired == {"b"}
         assert first.is_held(1)
+        assert first.held([1, 7]) == second.held([7, 1, 1]) == {1}
         assert second.is_held(1)
     assert not second.is_held(1)
 
