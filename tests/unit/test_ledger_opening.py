@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config as AlembicConfig
 from alembic.migration import MigrationContext
@@ -36,6 +37,23 @@ def test_the_code_knows_the_newest_migration() -> None:
     assert ScriptDirectory.from_config(settings).get_heads() == [HEAD_REVISION]
 
 
+def test_a_ledger_of_the_first_version_is_taken_along(new_ledger_url: str) -> None:
+    """A ledger that an earlier version wrote is migrated when it is opened, and holds what it held."""
+    ledger = open_ledger_at(new_ledger_url)
+    ledger.write_plan(ASSET, [partition_plan("w|a", [planned_unit(1)])])
+    settings = AlembicConfig()
+    settings.set_main_option("script_location", str(Path(opening.__file__).parent / "migrations"))
+    settings.set_main_option("path_separator", "os")
+    with ledger.writing() as connection:
+        settings.attributes["connection"] = connection
+        command.downgrade(settings, "0001")
+    ledger.close()
+    again = open_ledger_at(new_ledger_url)
+    assert [row.key for row in again.planned(ASSET, ["w|a"])] == [planned_unit(1).key]
+    assert list(again.events()) == list(again.captures()) == []
+    again.close()
+
+
 def test_opening_again_keeps_everything(ledger_url: str) -> None:
     """A ledger opened by another process holds what the first one wrote."""
     first = open_ledger_at(ledger_url)
@@ -48,8 +66,6 @@ def test_opening_again_keeps_everything(ledger_url: str) -> None:
 
 def test_a_failed_migration_leaves_nothing(new_ledger_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that dies half-way is as if it had not begun; the next opening does it whole."""
-    from alembic import command
-
     whole = command.upgrade
 
     def dies(*arguments: object, **options: object) -> None:
