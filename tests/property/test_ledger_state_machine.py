@@ -19,11 +19,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from resources.errors import ErrorKind, Verdict
 from resources.ledger import InputRejection, Ledger, open_ledger_at
-from resources.units import AttemptOutcome, PlannedUnit, UnitState
+from resources.ledger.schema_rows import inspection_records, preservation_events
+from resources.row_tables import is_row_uri, row_uri
+from resources.units import AttemptOutcome, Completion, PlannedUnit, UnitState
 from tests.support.ledgers import (
     ASSET,
     ATTEMPTS_MAX,
@@ -36,18 +38,34 @@ from tests.support.ledgers import (
     planned_unit,
     run_row,
 )
+from tests.support.rows import event_row, record_row
 
 T = TypeVar("T")
 RUNS = ("r1", "r2")
 PARTITIONS = {"w|a": (0, 1), "w|b": (2, 3)}
+EVENT_TILE = 0  # the output is a row, of each version its own
+RECORD_TILE = 1  # the output is a row, and both versions are of one site and period
 REPLACED_TILE = 3  # its two versions share one output URI, as a window output does
 VERSIONS = ("1", "2")
 INPUT = "bad-scene"
 
 
 def make_unit(tile: int, version: str) -> PlannedUnit:
-    uri = "catalogue.parquet" if tile == REPLACED_TILE else None
-    return planned_unit(tile, version=version, inputs=[INPUT], uri=uri)
+    uris = {
+        EVENT_TILE: row_uri("preservation_events", f"event-{version}"),
+        RECORD_TILE: row_uri("inspection_records", "site", "period"),
+        REPLACED_TILE: "catalogue.parquet",
+    }
+    return planned_unit(tile, version=version, inputs=[INPUT], uri=uris.get(tile))
+
+
+def make_completion(place: tuple[int, str], attempt: int) -> Completion:
+    tile, version = place
+    rows = {
+        EVENT_TILE: (event_row(0, event_id=f"event-{version}"),),
+        RECORD_TILE: (record_row("site", "period", source=version),),
+    }
+    return completion(UNITS[place], attempt, rows=rows.get(tile, ()))
 
 
 UNITS = {(tile, version): make_unit(tile, version) for tiles in PARTITIONS.values() for tile in tiles for version in VERSIONS}
@@ -284,7 +302,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def complete(self, run: str, places: set[tuple[int, str]], lag: int, is_apt: bool) -> None:
         """A run says that units are done, perhaps of an attempt that is over: only what is running in it is recorded."""
         run, places = self.speakers(run, places, is_apt=is_apt)
-        made = [completion(UNITS[place], self.attempt_of(place, lag)) for place in sorted(places)]
+        made = [make_completion(place, self.attempt_of(place, lag)) for place in sorted(places)]
         won = self.call(lambda: self.ledger.complete(run, made))
         if won is None:
             return
@@ -307,7 +325,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def adopt(self, places: set[tuple[int, str]]) -> None:
         """Outputs are found and verified: what is not running or over is complete."""
-        won = self.call(lambda: self.ledger.adopt([completion(UNITS[place], 0) for place in sorted(places)]))
+        won = self.call(lambda: self.ledger.adopt([make_completion(place, 0) for place in sorted(places)]))
         if won is None:
             return
         able = (UnitState.PENDING, UnitState.FAILED, UnitState.QUARANTINED)
@@ -459,6 +477,22 @@ class LedgerMachine(RuleBasedStateMachine):
         expected = [UNITS[place].key for place in quarantined if not self.model[place].is_blocked]
         assert sorted(opened) == sorted([*expected, *([INPUT] if self.input_letter_is_open else [])])
         assert (INPUT in self.ledger.rejected_inputs()) == self.is_rejected
+
+    @invariant()
+    def rows_agree(self) -> None:
+        """A unit whose output is a row has it as long as it is recorded, as recorded; no row is of a unit without record."""
+        recorded = {row.key: row for row in self.ledger.units()}
+        with self.ledger.reading() as connection:
+            tables = (preservation_events, inspection_records)
+            rows = {uri: key for table in tables for uri, key in connection.execute(select(table.c.output_uri, table.c.unit_key))}
+        digests = self.ledger.output_digests(rows)
+        for key in rows.values():
+            assert recorded[key].output_digest is not None
+        for place, unit in self.model.items():
+            row = recorded[UNITS[place].key]
+            is_done = UnitState.COMPLETE in (unit.state, unit.before)
+            if is_row_uri(row.output_uri) and is_done:
+                assert (rows[row.output_uri], digests[row.output_uri]) == (row.key, row.output_digest), place
 
     @invariant()
     def outputs_are_unique(self) -> None:
