@@ -1,8 +1,8 @@
 """Fixity: every master and every copy is read again once in a period, and what is found is an event, never a repair.
 
-A content is due from a moment that its digest decides (`slots`). One whose last check failed is read again every day until it
-is well, so that a restored file clears the finding soon. What differs or is gone is an event with outcome `fail`; the unit that
-found it is complete: it did what it was to do.
+A content is due from a moment that its digest decides (`slots`). One whose last check failed, or whose file is seen to be another
+than was captured, is read the same day, and again every day until it is well, so that a restored file clears the finding soon.
+What differs or is gone is an event with outcome `fail`; the unit that found it is complete: it did what it was to do.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assets.digitization.capturing import list_masters
 from assets.digitization.copies import REFUSED
 from assets.digitization.events import Event, EventType, event_unit, nothing_to_validate
+from assets.digitization.masters import MasterVerdict
 from assets.digitization.shape import COPIES, FIXITY
 from assets.digitization.slots import is_due
 from assets.scenes.model import path_of
@@ -61,6 +63,8 @@ class FixityBatch:
         self._periods = tuple(periods)
         self._copies = _copies(project)
         now = project.ledger.clock()
+        changed = list_masters(project, now=now).with_verdict(MasterVerdict.CHANGED)
+        self._suspects = {master.sha256 for master in changed if master.sha256 is not None}
         project.ledger.write_plan(
             FIXITY, [PartitionPlan(FIXITY, key, key, tuple(self._planned(key, now))) for key in dict.fromkeys(periods)]
         )
@@ -114,11 +118,12 @@ class FixityBatch:
             if digest not in done and is_due(digest, period, known_since=since, now=now):
                 yield _unit(digest, period, key)
         if period.start <= now < period.end:
-            today = now.date().isoformat()
             known = {digest for digest, _ in self._contents()}
-            for digest, event in last_checks(self._project, now=now).items():
-                if event.outcome == "fail" and event.at.date() < now.date() and digest in known:
-                    yield _unit(digest, period, today)
+            last = last_checks(self._project, now=now)
+            failing = {digest for digest, event in last.items() if event.outcome == "fail"}
+            for digest in sorted((failing | self._suspects) & known):
+                if digest not in last or last[digest].at.date() < now.date():
+                    yield _unit(digest, period, now.date().isoformat())
 
     def _contents(self) -> Iterator[tuple[str, datetime]]:
         """Every content with the time since which it is known."""

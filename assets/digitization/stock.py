@@ -11,17 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from assets.digitization.capturing import list_masters
 from assets.digitization.copies import window_units
 from assets.digitization.manifest import MANIFEST_VERSION, write_manifest
 from assets.digitization.masters import Master, MasterListing, captured_master
-from assets.digitization.shape import COPIES, MANIFEST, digitization_shape
+from assets.digitization.shape import COPIES, MANIFEST
 from assets.keyed_table import check_keyed_table
 from assets.survey import source_fingerprint
 from assets.window_batch import WindowBatch, window_unit
-from resources.engine import RunReport
+from assets.window_plan import bring_up_to_date
 from resources.keys import digest_of
 from resources.units import PartitionPlan, UnitOfWork
 
@@ -65,19 +64,21 @@ def settings_fingerprint(project: DigitizationProject) -> str:
 
 
 def _refresh(project: DigitizationProject, window: str, listing: MasterListing, *, run_id: str) -> WindowStock:
-    ledger = project.ledger
     masters = window_masters(project, window, listing)
-    found, settings = fingerprint(listing.of_window(window)), settings_fingerprint(project)
-    name = digitization_shape(project.config).plan_marker
-    marker = ledger.marker(name, window)
-    if marker is not None and (marker.manifest_fingerprint, marker.config_fingerprint) == (found, settings):
-        return WindowStock(window, masters, is_manifest_made=False)
-    # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
-    begun = f"begun by {uuid4()}"
-    ledger.set_marker(name, window, manifest_fingerprint="", config_fingerprint=begun)
-    is_made = bool(_write_manifest(project, window, masters, run_id=run_id).settled)
-    ledger.write_plan(COPIES, [PartitionPlan(COPIES, window, window, tuple(window_units(project, window, masters)))])
-    ledger.confirm_marker(name, window, begun=begun, manifest_fingerprint=found, config_fingerprint=settings)
+
+    def write_plan() -> None:
+        units = tuple(window_units(project, window, masters))
+        project.ledger.write_plan(COPIES, [PartitionPlan(COPIES, window, window, units)])
+
+    is_made = bring_up_to_date(
+        project,
+        window,
+        source=fingerprint(listing.of_window(window)),
+        settings=settings_fingerprint(project),
+        manifest=lambda: manifest_work(window, masters),
+        write_plan=write_plan,
+        run_id=run_id,
+    )
     return WindowStock(window, masters, is_made)
 
 
@@ -106,8 +107,3 @@ def manifest_batch(project: DigitizationProject, windows: Iterable[str], listing
     """The manifests of some windows."""
     works = {window: [manifest_work(window, window_masters(project, window, listing))] for window in windows}
     return WindowBatch(MANIFEST, works, ledger=project.ledger)
-
-
-def _write_manifest(project: DigitizationProject, window: str, masters: Sequence[Master], *, run_id: str) -> RunReport:
-    batch = WindowBatch(MANIFEST, {window: [manifest_work(window, masters)]}, ledger=project.ledger)
-    return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)

@@ -219,6 +219,20 @@ def test_a_rewritten_master_is_a_fixity_discrepancy_and_changes_no_key(stand: St
     assert open_mismatches(project, now=project.ledger.clock()) == []
 
 
+def test_a_rewritten_master_is_read_the_same_day(stand: Stand) -> None:
+    """Long before its turn in the period; a second run of the day reads nothing again, and nothing is repaired."""
+    stand.made.at(ARRIVED + timedelta(hours=1))
+    path = stand.made.add("box/a.tif", seed=1)
+    stand.window()
+    path.write_bytes(b"rewritten")
+    stand.made.at(ARRIVED + timedelta(hours=2))
+    for _ in range(2):
+        assert stand.job("fixity_period", PERIOD).success
+    (event,) = stand.made.project.ledger.events(event_type=EventType.FIXITY.value)
+    assert (event.outcome, event.period) == ("fail", "2026-01-01")
+    assert path.read_bytes() == b"rewritten"
+
+
 def test_fixity_reads_masters_and_copies_once_in_a_period(stand: Stand) -> None:
     """A second run of the period reads nothing and adds no event; a deleted copy is found by both its checks."""
     stand.made.at(ARRIVED + timedelta(hours=1))
