@@ -1,1 +1,0 @@
-"""Being written by helper E (see ADDENDUM in the contract): use it, do not write it."""
