@@ -12,7 +12,6 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from assets.planning import WindowPlan
 from assets.products.model import bands_required
@@ -23,7 +22,7 @@ from assets.scenes_project import ScenesProject
 from assets.scenes_shape import MANIFEST, TILES
 from assets.survey import source_fingerprint
 from assets.window_batch import WindowBatch
-from resources.engine import RunReport
+from assets.window_plan import bring_up_to_date
 from resources.keys import digest_of, unit_key
 from resources.ledger import InputRejection
 from resources.units import PartitionPlan, PlannedUnit, UnitOfWork
@@ -81,7 +80,7 @@ def take_stock(project: ScenesProject, windows: Iterable[str], *, run_id: str) -
 def refresh_window(project: ScenesProject, window: str, scenes: Sequence[Scene], *, run_id: str) -> WindowStock:
     """Write the window's manifest and plan if scenes, rejected inputs or settings changed since they were written.
 
-    After a crash, or where two did this at once: the window counts as not planned, and the next run plans it again.
+    After a crash: as `bring_up_to_date`.
     """
     mine = tuple(scene for scene in scenes if scene.window == window)
     manifest = manifest_fingerprint(mine)
@@ -91,21 +90,23 @@ def refresh_window(project: ScenesProject, window: str, scenes: Sequence[Scene],
     )
     known = {band.digest for scene in mine for band in scene.bands.values()} | {scene.digest for scene in mine}
     settings = settings_fingerprint(project, rejected={digest for digest in rejected if digest in known})
-    marker = project.ledger.marker(project.shape.plan_marker, window)
-    is_manifest_made = False
-    if marker is None or (marker.manifest_fingerprint, marker.config_fingerprint) != (manifest, settings):
-        # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
-        begun = f"begun by {uuid4()}"
-        project.ledger.set_marker(project.shape.plan_marker, window, manifest_fingerprint="", config_fingerprint=begun)
-        is_manifest_made = bool(_write_manifest(project, window, mine, run_id=run_id).settled)
+
+    def write_plan() -> None:
         held: dict[str, list[str]] = {}
         project.ledger.write_plan(TILES, _noting_held(plan, held))
         for digest, keys in held.items():
             project.ledger.block_units(digest, keys)
         _forget_old_partitions(project, window)
-        project.ledger.confirm_marker(
-            project.shape.plan_marker, window, begun=begun, manifest_fingerprint=manifest, config_fingerprint=settings
-        )
+
+    is_manifest_made = bring_up_to_date(
+        project,
+        window,
+        source=manifest,
+        settings=settings,
+        manifest=lambda: manifest_work(window, mine, fingerprint=manifest),
+        write_plan=write_plan,
+        run_id=run_id,
+    )
     return WindowStock(window, mine, manifest, plan, is_manifest_made)
 
 
@@ -156,11 +157,6 @@ def manifest_batch(project: ScenesProject, windows: Iterable[str], scenes: Seque
         mine = tuple(scene for scene in scenes if scene.window == window)
         works[window] = [manifest_work(window, mine, fingerprint=manifest_fingerprint(mine))]
     return WindowBatch(MANIFEST, works, ledger=project.ledger)
-
-
-def _write_manifest(project: ScenesProject, window: str, scenes: Sequence[Scene], *, run_id: str) -> RunReport:
-    batch = manifest_batch(project, [window], scenes)
-    return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
 
 
 def _forget_old_partitions(project: ScenesProject, window: str) -> None:

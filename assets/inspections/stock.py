@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from assets.inspections.fetching import version_tokens
 from assets.inspections.listing import ListedReport, ReportListing
@@ -20,7 +19,7 @@ from assets.inspections.table import LIST_SCHEMA, LIST_VERSION, list_rows, list_
 from assets.keyed_table import check_keyed_table, write_keyed_table
 from assets.survey import source_fingerprint
 from assets.window_batch import WindowBatch, window_unit
-from resources.engine import RunReport
+from assets.window_plan import bring_up_to_date
 from resources.errors import TransientError
 from resources.keys import unit_key
 from resources.ledger.leavers import GONE
@@ -76,28 +75,30 @@ def fingerprint(reports: Iterable[ListedReport], tokens: Mapping[str, Token], kn
 
 
 def _refresh(project: InspectionsProject, window: str, listing: ReportListing, *, run_id: str) -> WindowStock:
-    ledger = project.ledger
     if listing.is_silent(window):
         return _as_it_was(project, window, listing)
     reports = listing.of_window(window)
     known = on_record(project, reports)
     tokens = dict(ask_tokens(project, reports))
-    found, settings = fingerprint(reports, tokens, known), project.plan_settings
-    stock = WindowStock(window, {report.key: report for report in reports}, tokens, known, is_list_made=False)
-    marker = ledger.marker(project.shape.plan_marker, window)
-    if marker is not None and (marker.manifest_fingerprint, marker.config_fingerprint) == (found, settings):
-        return stock
-    # two runs may plan one window at once, from listings of different age: only one that nobody crossed may say it is done
-    begun = f"begun by {uuid4()}"
-    ledger.set_marker(project.shape.plan_marker, window, manifest_fingerprint="", config_fingerprint=begun)
-    is_made = bool(_write_list(project, window, reports, run_id=run_id).settled)
     keeps = project.config.source.same_uri == "keep"
-    units = [
-        planned_unit(report, tokens[report.key], known[report.key], rules=project.rules.digest, keeps=keeps) for report in reports
-    ]
-    ledger.write_plan(RECORDS, [PartitionPlan(RECORDS, window, window, tuple(units))])
-    ledger.confirm_marker(project.shape.plan_marker, window, begun=begun, manifest_fingerprint=found, config_fingerprint=settings)
-    return WindowStock(window, stock.reports, tokens, known, is_made)
+
+    def write_plan() -> None:
+        units = (
+            planned_unit(report, tokens[report.key], known[report.key], rules=project.rules.digest, keeps=keeps)
+            for report in reports
+        )
+        project.ledger.write_plan(RECORDS, [PartitionPlan(RECORDS, window, window, tuple(units))])
+
+    is_made = bring_up_to_date(
+        project,
+        window,
+        source=fingerprint(reports, tokens, known),
+        settings=project.plan_settings,
+        manifest=lambda: list_work(window, reports),
+        write_plan=write_plan,
+        run_id=run_id,
+    )
+    return WindowStock(window, {report.key: report for report in reports}, tokens, known, is_made)
 
 
 def _as_it_was(project: InspectionsProject, window: str, listing: ReportListing) -> WindowStock:
@@ -146,8 +147,3 @@ def list_batch(project: InspectionsProject, windows: Iterable[str], listing: Rep
             raise TransientError(f"a table of batch window {window} is unreadable or being written; its list stays as it is")
         works[window] = [list_work(window, listing.of_window(window))]
     return WindowBatch(MANIFEST, works, ledger=project.ledger)
-
-
-def _write_list(project: InspectionsProject, window: str, reports: Sequence[ListedReport], *, run_id: str) -> RunReport:
-    batch = WindowBatch(MANIFEST, {window: [list_work(window, reports)]}, ledger=project.ledger)
-    return project.engine(inline=True).run(batch, run_id=f"{run_id}/{MANIFEST}/{window}", requested_by=run_id)
