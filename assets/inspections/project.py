@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from assets.inspections.fetch_limits import limits_of
 from assets.inspections.fetch_model import FetchLimits
 from assets.inspections.host_slots import HostSlots
 from assets.inspections.shape import RECORDS
@@ -44,16 +45,7 @@ class InspectionsProject(Project):
     @property
     def limits(self) -> FetchLimits:
         """How much, how long and from where content is taken."""
-        found = self.config.fetch
-        return FetchLimits(
-            max_bytes=int(found.max_mb * 1_000_000),
-            connect_s=found.connect_s,
-            read_s=found.read_s,
-            total_s=found.total_s,
-            redirects_max=found.redirects,
-            retry_after_max_s=found.retry_after_max_s,
-            folders=tuple(self.config.resolve(folder) for folder in found.folders),
-        )
+        return limits_of(self.config)
 
     @property
     def slots(self) -> HostSlots:
