@@ -31,6 +31,8 @@ from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, UnitR
 CHUNK_BYTES = 1 << 18
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PRINTABLE = re.compile(r"[!-~]+")
+# what these say when a log prints them includes the address as it was asked for, and the headers
+_TELLS_ADDRESS = (aiohttp.InvalidURL, aiohttp.ClientResponseError)
 _NO_HEAD = frozenset({400, 405, 501})
 
 T = TypeVar("T")
@@ -104,7 +106,7 @@ class Web:
             return future.result()
         except (aiohttp.ClientError, TimeoutError, UnicodeError) as error:
             # without its cause where that would show the address with its secrets
-            raise _meaning(error, uri, self._limits) from (None if isinstance(error, aiohttp.InvalidURL) else error)
+            raise _meaning(error, uri, self._limits) from (None if isinstance(error, _TELLS_ADDRESS) else error)
         finally:
             # an interrupted wait must not leave a download behind
             future.cancel()
@@ -181,9 +183,8 @@ class _Body:
     def check_whole(self, declared: int | None) -> None:
         is_short = declared is not None and declared != self._raw_bytes
         if is_short or (self._unpack is not None and not self._unpack.eof):
-            of = "" if declared is None else f" of {declared:,}"
             raise transient(
-                f"{redacted(self._uri)} was cut short after {self._raw_bytes:,} bytes{of}", kind=ErrorKind.SOURCE_UNAVAILABLE
+                f"{redacted(self._uri)} was cut short after {self._raw_bytes:,} bytes", kind=ErrorKind.SOURCE_UNAVAILABLE
             )
 
     def _plain(self, chunk: bytes) -> Iterator[bytes]:

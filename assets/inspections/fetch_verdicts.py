@@ -61,9 +61,7 @@ def retry_after_s(headers: Mapping[str, str], *, limits: FetchLimits, now: datet
 
 def transient(message: str, *, kind: ErrorKind, retry_after_s: float | None = None) -> TransientError:
     """A `TransientError` that carries the pause its source asked for."""
-    error = TransientError(message, kind=kind)
-    error.__dict__["retry_after_s"] = retry_after_s
-    return error
+    return TransientError(message, kind=kind, retry_after_s=retry_after_s)
 
 
 def too_large(uri: str, limits: FetchLimits, *, found: int | None = None) -> UnitRejected:

@@ -154,6 +154,16 @@ def status(code: int, **headers: str) -> Answer:
     return answer
 
 
+def raw(content: bytes) -> Answer:
+    """Bytes as they are, in place of an answer."""
+
+    def answer(request: Request) -> None:
+        request.wfile.write(content)
+        request.close_connection = True
+
+    return answer
+
+
 def silent() -> Answer:
     """Takes the request and says nothing."""
 
