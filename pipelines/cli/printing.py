@@ -9,9 +9,27 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+
+def progress_of_units(console: Console, *, is_quiet: bool = False) -> Progress:
+    """A progress bar for each task: done of planned, and a `note`."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    return Progress(*columns, console=console, disable=is_quiet)
 
 
 def as_plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ import typer
 
 from pipelines.cli.exits import ExitCode
 from pipelines.cli.options import ConfigOption, JsonOption, open_project, require_window
-from pipelines.cli.printing import print_json, print_table, show
+from pipelines.cli.printing import print_json, print_table, progress_of_units, show
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -100,7 +100,6 @@ def run_and_watch(
 ) -> Trouble | None:
     """Execute the runs, then what is made of their windows and of `also`; returns what kept them from it, if anything did."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from pipelines.cli.launching import downstream_run, execute_runs, failed_runs
 
@@ -109,14 +108,7 @@ def run_and_watch(
     log = (
         project.config.state_dir / "logs" / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{[*runs, *after][0].run_id[:8]}.log"
     )
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=is_quiet) as progress:
+    with progress_of_units(Console(stderr=True), is_quiet=is_quiet) as progress:
         task = progress.add_task("units", total=None, note="starting")
 
         def tick() -> None:

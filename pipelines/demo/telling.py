@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from rich.console import Console
 
 from pipelines.cli.home import WORKSPACE, enter_home
+from pipelines.cli.printing import progress_of_units
 from pipelines.demo.daemon import dagster_daemon
 from pipelines.demo.proof import Proof, agreement, second_pass
 from pipelines.demo.receiver import AlertReceiver, alert_receiver
@@ -127,18 +128,10 @@ def tell(story: Story, folder: Path, *, cache: Path, console: Console) -> bool:
 
 
 def _wait(stage: Stage, windows: Sequence[str], *, until_s: float, extra: Callable[[], bool]) -> bool:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
     ledger, shape = stage.project.ledger, stage.project.shape
     end = time.monotonic() + until_s
-    with Progress(*columns, console=stage.console) as progress:
+    with progress_of_units(stage.console) as progress:
         tasks = {window: progress.add_task(window, total=None, note="waiting for the daemon") for window in windows}
         steady = 0
         while time.monotonic() < end and stage.daemon.poll() is None:
