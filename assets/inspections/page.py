@@ -34,7 +34,7 @@ def page_batch(project: InspectionsProject, windows: Sequence[str], rows: Iterab
         mine = [row for row in units if row.window == window]
         records = standing_records(project, window, mine)
         tables = (
-            _letters([letter for letter in letters if letter.window == window], replayed),
+            _letters([letter for letter in letters if letter.window == window], replayed, mine),
             _left_out(listing, mine, window),
             _records(records),
             _not_current(records),
@@ -67,21 +67,21 @@ def _rounds(project: InspectionsProject) -> Mapping[str, int]:
     return counts
 
 
-def _letters(letters: Sequence[DeadLetter], replayed: Mapping[str, int]) -> PageTable:
+def _letters(letters: Sequence[DeadLetter], replayed: Mapping[str, int], units: Sequence[UnitRow]) -> PageTable:
+    addresses = {row.key: str(row.spec.get("uri", "")) for row in units}
     rows = [
         (
-            letter.name,
+            addresses.get(letter.subject_key, letter.name),
             letter.kind,
             letter.reason[:_WORD_CHARS],
             str(letter.attempts),
             f"{letter.first_at:%Y-%m-%d %H:%M}",
             f"{letter.last_at:%Y-%m-%d %H:%M}",
             str(replayed.get(letter.subject_key, 0)),
-            letter.audit_hash[:16],
         )
         for letter in letters
     ]
-    columns = ("report", "kind", "reason", "attempts", "first", "last", "replays", "audit hash")
+    columns = ("report", "kind", "reason", "attempts", "first", "last", "replays")
     return PageTable("Open dead letters", columns, tuple(sorted(rows)), numbers=("attempts", "replays"))
 
 

@@ -16,7 +16,6 @@ from assets.project import Project
 from assets.survey import Survey
 from resources.config_inspections import InspectionsConfig
 from resources.errors import EnvironmentUnfit, ErrorKind, TransientError
-from resources.keys import digest_of
 
 if TYPE_CHECKING:
     from assets.inspections.listing import ReportListing
@@ -36,11 +35,6 @@ class InspectionsProject(Project):
         from assets.inspections.record import rules_of
 
         return rules_of(self.config)
-
-    @property
-    def plan_settings(self) -> str:
-        """What beside the reports decides a window's plan."""
-        return digest_of({"rules": self.rules.digest, "same_uri": self.config.source.same_uri})
 
     @property
     def limits(self) -> FetchLimits:

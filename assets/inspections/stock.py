@@ -21,7 +21,7 @@ from assets.survey import source_fingerprint
 from assets.window_batch import WindowBatch, window_unit
 from assets.window_plan import bring_up_to_date
 from resources.errors import TransientError
-from resources.keys import unit_key
+from resources.keys import digest_of, unit_key
 from resources.ledger.leavers import GONE
 from resources.units import Metrics, PartitionPlan, UnitOfWork
 
@@ -80,20 +80,17 @@ def _refresh(project: InspectionsProject, window: str, listing: ReportListing, *
     reports = listing.of_window(window)
     known = on_record(project, reports)
     tokens = dict(ask_tokens(project, reports))
-    keeps = project.config.source.same_uri == "keep"
+    keeps, rules = project.config.source.same_uri == "keep", project.rules.digest
 
     def write_plan() -> None:
-        units = (
-            planned_unit(report, tokens[report.key], known[report.key], rules=project.rules.digest, keeps=keeps)
-            for report in reports
-        )
+        units = (planned_unit(report, tokens[report.key], known[report.key], rules=rules, keeps=keeps) for report in reports)
         project.ledger.write_plan(RECORDS, [PartitionPlan(RECORDS, window, window, tuple(units))])
 
     is_made = bring_up_to_date(
         project,
         window,
         source=fingerprint(reports, tokens, known),
-        settings=project.plan_settings,
+        settings=digest_of({"rules": rules, "same_uri": project.config.source.same_uri}),
         manifest=lambda: list_work(window, reports),
         write_plan=write_plan,
         run_id=run_id,

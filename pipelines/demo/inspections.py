@@ -1,4 +1,4 @@
-"""The demo of inspections: reports of towers, listed by tables and served by a web server that fails, to compliance records.
+"""The demo of inspections: reports of towers, listed by a table and served by a web server that fails, to compliance records.
 
 One report is scanned, one is of a site that nobody knows, two claim one site and period; a worker is killed by SIGKILL. Then the
 scanned one is delivered again with its text, and another is corrected under its address.
@@ -42,14 +42,14 @@ class InspectionsStory:
 
     @contextmanager
     def prepared(self, folder: Path, *, cache: Path, console: Console) -> Iterator[Path]:  # noqa: ARG002 - nothing is fetched
-        """Reports of two months, and the server that has them."""
+        """Reports of a month, and the server that has them."""
         served = folder / "served"
         served.mkdir(parents=True, exist_ok=True)
         with report_server(served, busy=_BUSY, cut_short=_CUT_SHORT) as server:
             built = self._built = build_reports(folder, served=served, url=server.url)
             self._server = server
             console.print(
-                f"{built.number} reports of two months, made for this demo, behind {server.url} and listed in {built.lists}."
+                f"{built.number} reports of a month, made for this demo, behind {server.url} and listed in {built.lists}."
             )
             console.print(
                 f"{built.scanned.name} is scanned, {built.stranger.name} is of a site that is in no registry, and two reports "
@@ -77,12 +77,12 @@ class InspectionsStory:
 
 def _first_pass(stage: Stage, built: DemoReports, server: ReportServer, windows: list[str]) -> bool:
     proof, ledger = stage.proof, stage.project.ledger
-    stage.console.rule("1. The daemon reads the tables, takes the reports and records them")
+    stage.console.rule("1. The daemon reads the table, takes the reports and records them")
     stage.console.print(
         f"On purpose: the server is busy {_BUSY} times and cuts {_CUT_SHORT} bodies short, a worker is killed at work."
     )
     done = stage.settles(windows, until_s=_FIRST_S, extra=lambda: bool(stage.receiver.titles))
-    proof.claim(done, "both windows are settled, with table and page, and an alert came")
+    proof.claim(done, "the window is settled, with table and page, and an alert came")
     if not done:
         return False
     proof.claim(
@@ -115,7 +115,7 @@ def _corrections(stage: Stage, built: DemoReports, windows: list[str]) -> None:
         return mended in now and now[old.unit_key].content_digest != old.content_digest
 
     done = stage.settles(windows, until_s=_REPAIR_S, extra=is_taken)
-    proof.claim(done, "the sensor saw both, and their windows were made again by themselves")
+    proof.claim(done, "the sensor saw both, and the window was run again by itself")
     if not done:
         return
     old = before[corrected]

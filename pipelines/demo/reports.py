@@ -1,17 +1,18 @@
-"""Makes the demo's project of inspections: reports of towers for two months, tables that list them, sites, a configuration."""
+"""Makes the demo's project of inspections: reports of towers for a month, a table that lists them, sites, a configuration."""
 
 from __future__ import annotations
 
 import csv
 import random
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.demo.report_pdfs import report_pdf, scanned_pdf
 
-MONTHS = ("2026-04", "2026-05")
-SITES = tuple(f"TWR-{number:03}" for number in range(1, 10))
+MONTH = "2026-05"
+SITES = tuple(f"TWR-{number:03}" for number in range(1, 16))
 UNKNOWN_SITE = "TWR-999"
 _REMARKS = ("corrosion at joint", "coating worn", "bolt loose", "lamp out")
 CONFIGURATION = """pipeline = "inspections"
@@ -19,7 +20,7 @@ state = "state"
 autostart = true
 
 [window]
-start = 2026-04-01
+start = 2026-05-01
 end = 2026-06-01
 every = "month"
 
@@ -87,8 +88,8 @@ class DemoReports:
 
     def correct(self) -> str:
         """Deliver the scanned report with its text, and another with a corrected condition; the address of that one."""
-        self.scanned.write_bytes(_report(SITES[3], MONTHS[0], condition="fair"))
-        self.corrected.write_bytes(_report(SITES[0], MONTHS[1], condition="poor"))
+        self.scanned.write_bytes(_report(SITES[3], condition="fair"))
+        self.corrected.write_bytes(_report(SITES[0], condition="poor"))
         return self.corrected_uri
 
 
@@ -98,36 +99,33 @@ def build_reports(folder: Path, *, served: Path, url: str) -> DemoReports:
     for old in (lists, served):
         shutil.rmtree(old, ignore_errors=True)
         old.mkdir(parents=True)
-    listed: dict[str, list[tuple[str, str]]] = {month: [] for month in MONTHS}
+    listed: list[tuple[str, str, str]] = []
 
-    def deliver(month: str, site: str, content: bytes, *, name: str | None = None) -> Path:
-        path = served / (name or f"{site}_{month}.pdf")
+    def deliver(site: str, content: bytes, *, name: str = "") -> Path:
+        path = served / (name or f"{site}.pdf")
         path.write_bytes(content)
-        listed[month].append((site, f"{url}/{path.name}"))
+        listed.append((site, f"{url}/{path.name}", MONTH))
         return path
 
-    delivered = {(month, site): deliver(month, site, _report(site, month)) for month in MONTHS for site in SITES}
-    scanned = delivered[MONTHS[0], SITES[3]]
-    scanned.write_bytes(scanned_pdf(f"Site: {SITES[3]}   Period: {MONTHS[0]}"))
-    stranger = deliver(MONTHS[0], UNKNOWN_SITE, _report(UNKNOWN_SITE, MONTHS[0]))
-    deliver(MONTHS[1], SITES[5], _report(SITES[5], MONTHS[1], condition="fair"), name=f"{SITES[5]}_{MONTHS[1]}_again.pdf")
-    for month, rows in listed.items():
-        _table(lists / f"{month}.csv", ("site", "uri", "period"), [(site, uri, month) for site, uri in rows])
+    delivered = {site: deliver(site, _report(site)) for site in SITES}
+    scanned, corrected = delivered[SITES[3]], delivered[SITES[0]]
+    scanned.write_bytes(scanned_pdf(f"Site: {SITES[3]}   Period: {MONTH}"))
+    stranger = deliver(UNKNOWN_SITE, _report(UNKNOWN_SITE))
+    deliver(SITES[5], _report(SITES[5], condition="fair"), name=f"{SITES[5]}_again.pdf")
+    _table(lists / f"{MONTH}.csv", ("site", "uri", "period"), listed)
     _table(folder / "sites.csv", ("site", "name"), [(site, f"Tower {site[-3:]}") for site in SITES])
     config = folder / "tilewright.toml"
     config.write_text(CONFIGURATION)
-    corrected = delivered[MONTHS[1], SITES[0]]
-    number = sum(len(rows) for rows in listed.values())
-    return DemoReports(config, lists, number, scanned, corrected, stranger, f"{url}/{corrected.name}")
+    return DemoReports(config, lists, len(listed), scanned, corrected, stranger, f"{url}/{corrected.name}")
 
 
-def _table(path: Path, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _table(path: Path, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([columns, *rows])
 
 
-def _report(site: str, month: str, *, condition: str = "good") -> bytes:
-    rng = random.Random(f"{site} {month}")
+def _report(site: str, *, condition: str = "good") -> bytes:
+    rng = random.Random(f"{site} {MONTH}")
     height = f"{rng.randrange(30, 120)}.5 m" if rng.random() < 0.7 else f"{rng.randrange(100, 390)} ft"
     findings = [
         {"Element": f"leg {rng.choice('ABCD')}", "Severity": str(rng.randrange(1, 5)), "Remark": rng.choice(_REMARKS)}
@@ -135,8 +133,8 @@ def _report(site: str, month: str, *, condition: str = "good") -> bytes:
     ]
     facts = {
         "Site": site,
-        "Period": month,
-        "Date of inspection": f"{month}-{rng.randrange(1, 28):02}",
+        "Period": MONTH,
+        "Date of inspection": f"{MONTH}-{rng.randrange(1, 28):02}",
         "Height": height,
         "Overall condition": condition,
     }
