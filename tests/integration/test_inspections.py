@@ -127,6 +127,21 @@ def test_keep_leaves_the_first_record_and_names_the_change(reports: ReportProjec
     assert [name.rpartition("/")[2] for name in left_out(reports)[KEPT]] == ["A.pdf"]
 
 
+def test_keep_reads_no_other_content_when_rules_change(reports: ReportProject, server: FaultyHttp) -> None:
+    """Under "keep", other rules ask for the content again; another one is a dead letter that says so, and the record stands."""
+    keep = ("settle_s = 0", 'settle_s = 0\nsame_uri = "keep"')
+    reports.configure(keep)
+    reports.list_reports([("A", server.route("/A.pdf", ok(report_bytes("A"))))])
+    reports.run()
+    before = reports.records()
+    server.route("/A.pdf", ok(report_bytes("A", condition="poor")))
+    reports.configure(keep, ('label = "condition"', 'label = "(?:overall )?condition"'))
+    reports.run()
+    assert states(reports) == {"A": QUARANTINED}
+    assert [letter.kind for letter in reports.project.ledger.dead_letters()] == [ErrorKind.CONTRACT_VIOLATED]
+    assert reports.records() == before
+
+
 def test_a_second_report_for_a_pair_is_a_visible_conflict(reports: ReportProject, server: FaultyHttp) -> None:
     """One of two reports for one site and period has the record, the other is a dead letter, and both are named."""
     first = serve(server, "A")
