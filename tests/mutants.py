@@ -100,6 +100,22 @@ MUTANTS = (
         "tests/integration/test_incremental.py::test_replaced_scene_is_redone",
     ),
     Mutant(
+        3,
+        "a version token that was seen before is not known again",
+        "assets/inspections/planning.py",
+        "    if observed is not None and (by == observed.token or",
+        "    if observed is not None and (by == () or",
+        "tests/integration/test_inspections.py::test_a_report_that_is_listed_no_more_leaves_and_returns",
+    ),
+    Mutant(
+        4,
+        "the rules of extraction are not in a report's revision",
+        "assets/inspections/planning.py",
+        '"version": EXTRACTION_VERSION, "rules": rules})',
+        '"version": EXTRACTION_VERSION})',
+        "tests/integration/test_inspections.py::test_changed_rules_do_every_report_again",
+    ),
+    Mutant(
         5,
         "an alert's fingerprint is not unique",
         "resources/ledger/migrations/versions/r0001_first_tables.py",

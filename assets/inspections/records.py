@@ -46,7 +46,11 @@ def record_report(task: ReportTask, path: Path) -> Made:
             "address of its own, or deliver the first one again",
             kind=ErrorKind.CONTRACT_VIOLATED,
         )
-    found = extract_report(path, site=report.site, period=report.period, rules=task.rules)
+    try:
+        found = extract_report(path, site=report.site, period=report.period, rules=task.rules)
+    except UnitRejected as error:
+        # what is read knows nothing of where it came from, and a person needs to
+        raise UnitRejected(f"{report.shown}: {error.message}", kind=error.kind) from error
     revision = true_revision(report, digest=taken.digest, rules=task.rules.digest)
     values: dict[str, Any] = {
         "site": report.site,
