@@ -309,7 +309,7 @@ def test_tokens_come_from_the_head_alone(server: FaultyHttp) -> None:
         server.route("/strong", answers.ok(ETag='"1"', Last_Modified=past)): 'etag:"1"',
         server.route("/weak", answers.ok(ETag='W/"1"')): 'etag:W/"1"',
         server.route("/time", answers.ok(b"12345", Last_Modified=past)): f"modified:{past}:5",
-        server.route("/just-now", answers.ok(Last_Modified=answers.in_seconds(0))): None,
+        server.route("/just-now", answers.ok(Last_Modified=answers.in_seconds(60))): None,
         server.route("/neither", answers.ok()): None,
         server.route("/no-head", answers.no_head(answers.ok(ETag='"1"'))): None,
         server.route("/no-such-method", answers.no_head(answers.ok(ETag='"1"'), 501)): None,
@@ -484,6 +484,22 @@ def test_local_files_come_from_allowed_folders_only(tmp_path: Path, target: Path
     assert failed(str(inside / "mistyped" / "r.pdf"), target, limits=limits).kind == ErrorKind.NOT_FOUND
     gone = tmp_path / "unmounted"
     assert failed(str(gone / "r.pdf"), target, limits=FetchLimits(folders=(gone,))).kind == ErrorKind.SOURCE_MISSING
+
+
+def test_a_file_that_changes_while_it_is_read_is_tried_again(tmp_path: Path, target: Path) -> None:
+    """Half of the old and half of the new is no report; nor is the digest of the old with the token of the new."""
+    report = tmp_path / "r.pdf"
+    report.write_bytes(b"x" * 500_000)
+    os.mkfifo(target)  # a pipe holds the copy up half way
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(fetch, str(report), target, limits=LIMITS)
+        with target.open("rb") as taken:
+            taken.read(1)
+            os.utime(report, ns=(0, 0))
+            taken.read()
+        failure = result.exception()
+    assert failure is not None
+    assert verdict(classify(failure)) == (Verdict.RETRY, ErrorKind.INPUT_CHANGED)
 
 
 def test_a_full_disk_is_not_the_sources_fault(server: FaultyHttp, tmp_path: Path) -> None:
