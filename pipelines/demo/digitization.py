@@ -1,7 +1,7 @@
 """The demo of digitization: two batches of drawn masters to JPEG 2000 copies, preservation events and PREMIS documents.
 
-A file is damaged in transfer, another is cut short, a worker is killed by SIGKILL; then a copy is deleted behind the ledger's
-back and a captured master is rewritten in place.
+A file is damaged in transfer, another is cut short, a worker is killed by SIGKILL; then a captured master is rewritten in place,
+and put back, and a copy is deleted behind the ledger's back.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from assets.digitization.events import EventType
+from assets.digitization.export import document_uri
+from assets.digitization.report import report_uri
 from assets.digitization.shape import COPIES
 from pipelines.demo.masters import DemoMasters, build_masters
 from pipelines.demo.telling import Stage
@@ -52,14 +54,15 @@ class DigitizationStory:
         yield built.config
 
     def play(self, stage: Stage) -> None:
-        """First everything, with faults; then a lost copy and a rewritten master."""
+        """First everything, with faults; then a rewritten master; then its return, and a lost copy."""
         from assets.digitization.project import DigitizationProject
 
         assert self._built is not None
         assert isinstance(stage.project, DigitizationProject)
         windows = [window.key for window in stage.project.calendar.windows(stage.project.ledger.clock())]
         if _first_pass(stage, stage.project, windows):
-            _lost_and_rewritten(stage, stage.project, self._built)
+            sound = _rewritten(stage, stage.project, self._built)
+            _restored(stage, stage.project, self._built, sound=sound)
 
     def places(self, project: Project) -> list[tuple[str, str]]:
         """A page, a copy's record, and what a change would redo."""
@@ -99,34 +102,55 @@ def _first_pass(stage: Stage, project: DigitizationProject, windows: list[str]) 
     return True
 
 
-def _lost_and_rewritten(stage: Stage, project: DigitizationProject, built: DemoMasters) -> None:
+def _rewritten(stage: Stage, project: DigitizationProject, built: DemoMasters) -> bytes:
+    """What the master held before."""
     proof, ledger = stage.proof, project.ledger
-    stage.console.rule("2. A copy is deleted behind the ledger's back, and a captured master is rewritten in place")
-    rows = [row for row in ledger.units(asset=COPIES) if row.state is UnitState.COMPLETE]
-    uri = built.rewritten.relative_to(built.folder).as_posix()
-    # a copy cannot be made again from a master that was rewritten: another one is lost
-    keys, lost = {row.key for row in rows}, next(row for row in rows if row.spec["master"] != uri)
-    project.store.remove(lost.output_uri)
+    stage.console.rule("2. A captured master is rewritten in place, and the day's fixity checks run")
+    keys, uri = _complete(project), built.rewritten.relative_to(built.folder).as_posix()
     sound = built.rewritten.read_bytes()
     built.rewritten.write_bytes(sound + b"a note that some program added")
-    stage.console.print(f"Deleted {lost.output_uri}; added a note to {uri}.")
-    told = len(stage.receiver.titles)
+    stage.console.print(f"Added a note to {uri}.")
     _check_fixity(project)
-    # no window is named: a copy that comes back with the same bytes leaves its events and its document as they are
+    page = project.store.path(report_uri(built.first_window))
+    # no window is named: the copies stay as they are, and so do their events
     done = stage.settles(
         (),
         until_s=_REPAIR_S,
-        extra=lambda: len(stage.receiver.titles) > told and project.store.size(lost.output_uri) == lost.output_size,
+        extra=lambda: any(uri in title for title in stage.receiver.titles) and "CHANGED" in page.read_text(),
     )
-    proof.claim(done, "the deleted copy was found missing and made again, byte by byte")
-    now = {row.key for row in ledger.units(asset=COPIES) if row.state is UnitState.COMPLETE}
-    proof.claim(now == keys, "the rewritten master changed no key and no copy")
+    proof.claim(done, "an alert came, and the window's page names it")
+    proof.claim(_complete(project) == keys, "the rewritten master changed no key and no copy")
     fixity = list(ledger.events(event_type=EventType.FIXITY.value))
     failed = [one["object"] for event in fixity if event.outcome == "fail" for one in event.detail["objects"]]
     proof.claim(failed == [uri], "the fixity check named it, with the digest expected and the digest found")
-    titles = [title for title in stage.receiver.titles if uri in title]
-    proof.claim(bool(titles), f"an alert came: {'; '.join(titles) or 'none'}")
     proof.claim(built.rewritten.read_bytes() != sound, "nothing was repaired by itself")
+    return sound
+
+
+def _restored(stage: Stage, project: DigitizationProject, built: DemoMasters, *, sound: bytes) -> None:
+    stage.console.rule("3. A person puts the master back, and a copy is deleted behind the ledger's back")
+    rows = [row for row in project.ledger.units(asset=COPIES) if row.state is UnitState.COMPLETE]
+    keys, lost = _complete(project), next(row for row in rows if row.window == built.first_window)
+    project.store.remove(lost.output_uri)
+    built.rewritten.write_bytes(sound)
+    stage.console.print(f"Deleted {lost.output_uri}.")
+    page = project.store.path(report_uri(built.first_window))
+    uri = built.rewritten.relative_to(built.folder).as_posix()
+    document = project.store.path(document_uri(built.first_window, uri))
+
+    def is_whole() -> bool:
+        is_back = project.store.size(lost.output_uri) == lost.output_size
+        return is_back and "CHANGED" not in page.read_text() and "fixity check" in document.read_text()
+
+    done = stage.settles((), until_s=_REPAIR_S, extra=is_whole)
+    stage.proof.claim(
+        done, "the copy was made again, byte by byte; the page is clean, and the PREMIS document tells the failed check"
+    )
+    stage.proof.claim(_complete(project) == keys, "no other copy was touched")
+
+
+def _complete(project: DigitizationProject) -> set[tuple[str, str | None]]:
+    return {(row.key, row.output_digest) for row in project.ledger.units(asset=COPIES) if row.state is UnitState.COMPLETE}
 
 
 def _check_fixity(project: DigitizationProject) -> None:

@@ -57,6 +57,7 @@ class DemoMasters:
     damaged: Path
     cut: Path
     rewritten: Path
+    first_window: str = "2024-06-01"
 
 
 def build_masters(folder: Path) -> DemoMasters:
