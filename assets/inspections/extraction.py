@@ -96,6 +96,9 @@ def read_pdf(path: Path, limits: TextLimits) -> PdfText:
 
 
 def _opened(path: Path) -> pypdfium2.PdfDocument:
+    # PDFium keeps the last error of the process and does not set one on every failure: a report must not inherit the verdict of
+    # the one before. Refusing this leaves a known one
+    pdfium.FPDF_LoadMemDocument(b"-", 1, None)
     try:
         return pypdfium2.PdfDocument(path)
     except pypdfium2.PdfiumError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from resources.config_inspections import ENGLISH_MONTHS
 from resources.errors import ErrorKind, UnitRejected
 
 _TOKENS = re.compile(r"YYYY|MMMM|MMM|MM|M|DD|D")
-_DIGITS = {"YYYY": r"(?P<year>\d{4})", "MM": r"(?P<month>\d{2})", "M": r"(?P<month>\d{1,2})"}
-_DAYS = {"DD": r"(?P<day>\d{2})", "D": r"(?P<day>\d{1,2})"}
+_DIGITS = {"YYYY": r"(?P<year>[0-9]{4})", "MM": r"(?P<month>[0-9]{2})", "M": r"(?P<month>[0-9]{1,2})"}
+_DAYS = {"DD": r"(?P<day>[0-9]{2})", "D": r"(?P<day>[0-9]{1,2})"}
 _NUMBER = re.compile(r"(?P<sign>[+\u2212-]?)\s*(?P<digits>[0-9][0-9., '\u2019\u00a0\u202f]*)(?P<unit>.*)", re.DOTALL)
 
 
@@ -78,8 +79,7 @@ def _date_pattern(form: str, months: Sequence[str]) -> str:
         else:
             pieces.append({**_DIGITS, **_DAYS}[token[0]])
         at = token.end()
-    # only the digits 0 to 9: what looks like a digit in another script is not one here
-    return f"(?a){''.join(pieces)}{_spaced(form[at:])}"
+    return f"{''.join(pieces)}{_spaced(form[at:])}"
 
 
 def _spaced(text: str) -> str:
@@ -107,6 +107,8 @@ def _number(text: str, rule: FieldRule) -> float:
             raise _invalid(rule, text, allowed)
         value *= factor
     number = float(value)
+    if not math.isfinite(number):
+        raise _invalid(rule, text, allowed)
     if (rule.least is not None and number < rule.least) or (rule.most is not None and number > rule.most):
         least = "any" if rule.least is None else f"{rule.least:g}"
         most = "any" if rule.most is None else f"{rule.most:g}"
