@@ -72,14 +72,15 @@ def test_every_real_master_gets_its_verdict_in_a_bounded_worker(tmp_path: Path) 
             request = CopyRequest(sha256, sha256, (master,), len(facts.pages) > 1)
             # folders of pages are staged whole by the engine; here each master is asked for on its own
             work = partial(_derive_beside, request)
-            executor.submit([StageTask(sha256, 1, name, tmp_path / f"{name}.staged", work, partial(_validate_beside, request))])
+            validate = partial(_validate_beside, request)
+            executor.submit([StageTask(sha256, 1, name, name, tmp_path / f"{name}.staged", work, validate)])
             outcomes = []
             while not outcomes:
                 outcomes = executor.wait(60)
             (outcome,) = outcomes
             assert outcome.fate is Fate.RETURNED, (name, outcome.detail)
             if isinstance(outcome.result, Staged):
-                found[name] = len(outcome.result.metrics["pages"])
+                found[name] = len(outcome.result.made.metrics["pages"])
             else:
                 assert isinstance(outcome.result, Failure)
                 assert outcome.result.verdict is Verdict.QUARANTINE, (name, outcome.result)
