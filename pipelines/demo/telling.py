@@ -23,6 +23,7 @@ from pipelines.cli.printing import progress_of_units
 from pipelines.demo.daemon import dagster_daemon
 from pipelines.demo.proof import Proof, agreement, second_pass
 from pipelines.demo.receiver import AlertReceiver, alert_receiver
+from resources.sweep import holding_runs
 from resources.units import UnitState
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def _is_settled(project: Project, windows: Sequence[str]) -> bool:
     ledger, shape = project.ledger, project.shape
     now = ledger.clock()
     assets = (shape.units, *shape.outputs)
-    if ledger.runs(unended=True, limit=1) or any(ledger.due_partitions(asset, now=now) for asset in assets):
+    # by lease, not by the ledger's list of runs: one that was killed never said that it ended
+    if holding_runs(ledger, project.leases) or any(ledger.due_partitions(asset, now=now) for asset in assets):
         return False
     planned = {row.window for row in ledger.partition_rows(shape.units)}
     return planned >= set(windows) and all(_has_followed(project, window) for window in windows)
