@@ -38,6 +38,9 @@ _ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _ALLOWED = _UNRESERVED | frozenset("!$&'()*+,;=:@/?")
 
+# decoded, they would end the host and begin another part of the address: two documents would get one key
+_NOT_IN_A_HOST = frozenset("/?#@[]%\\ ") | frozenset(map(chr, (*range(32), 127)))
+
 _SECRETS = frozenset(
     re.findall(
         r"\S+",
@@ -113,6 +116,11 @@ def _web(scheme: str, uri: str) -> str:
     if found is None or not parts.hostname:
         raise UnitRejected(f"{redacted(uri)} names no host; mend it where the report is listed", kind=ErrorKind.UNREADABLE)
     host = _host(parts.hostname)
+    if _NOT_IN_A_HOST & set(host.removeprefix("[").removesuffix("]")):
+        raise UnitRejected(
+            f"{redacted(uri)} names the host {host!r}, which cannot be one; mend it where the report is listed",
+            kind=ErrorKind.UNREADABLE,
+        )
     port = "" if parts.port in (None, _PORTS[scheme]) else f":{parts.port}"
     query = "" if found[3] is None else _query(_encoded(found[3][1:]))
     return f"{scheme}://{host}{port}{_without_dots(_encoded(found[2])) or '/'}{query}"
@@ -120,9 +128,10 @@ def _web(scheme: str, uri: str) -> str:
 
 def _stored(scheme: str, uri: str) -> str:
     found = _PARTS.fullmatch(uri)
-    if found is None or not found[1]:
+    named = found[1] if found is not None else ""
+    bucket = named.rpartition("@")[2] if scheme in _USERINFO_STORES else named
+    if found is None or not bucket:
         raise UnitRejected(f"{redacted(uri)} names no bucket; mend it where the report is listed", kind=ErrorKind.UNREADABLE)
-    bucket = found[1].rpartition("@")[2] if scheme in _USERINFO_STORES else found[1]
     return f"{scheme}://{bucket.lower()}{uri[found.end(1) :]}"
 
 

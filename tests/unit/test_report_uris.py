@@ -79,7 +79,22 @@ def test_parameters_that_may_name_a_document_stay() -> None:
         assert canonical_uri(f"http://h/d?{query}") == f"http://h/d?{query}"
 
 
-@pytest.mark.parametrize("uri", ["ftp://example.com/a", "http:///a", "http://h:port/a", "s3:///a", "file://other/a", ""])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ftp://example.com/a",
+        "http:///a",
+        "http://h:port/a",
+        "s3:///a",
+        "gs://@/a",
+        "file://other/a",
+        "",
+        "http://a%2Fb/c",
+        "http://a%40b/c",
+        "http://a%3F/c",
+        "https://h%\u00e9A/c",
+    ],
+)
 def test_what_is_no_address_is_rejected(uri: str) -> None:
     """No key is made of it."""
     with pytest.raises(UnitRejected):
