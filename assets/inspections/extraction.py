@@ -148,7 +148,8 @@ def _read(document: pypdfium2.PdfDocument, limits: TextLimits) -> PdfText:
     if text_chars < limits.text_chars_min:
         what = "it is scanned: its pages are pictures" if pictures else "its pages are blank, or their text has no characters"
         raise UnitRejected(
-            f"the report has no text to read ({text_chars} characters); {what}. Have its text recognised and deliver that",
+            f"the report has no text to read ({text_chars} characters, extraction.min_text_chars asks for "
+            f"{limits.text_chars_min}); {what}. Have its text recognised and deliver that",
             kind=ErrorKind.NO_TEXT,
         )
     return PdfText(pages, tuple(lines), text_chars)

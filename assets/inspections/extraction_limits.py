@@ -5,15 +5,23 @@ PDFium inflates a stream whole, up to 1 GiB, and says nothing when it drops the 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import mmap
 import re
 import zlib
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from resources.errors import ErrorKind, UnitRejected
 
 _STREAM = re.compile(rb"stream(?:\r\n|\n|\r)")
 _CHUNK_BYTES = 1 << 16
+_ARMOUR = re.compile(rb"/Filter\s*\[?\s*/(ASCIIHexDecode|AHx|ASCII85Decode|A85)\b")
+_DICTIONARY_BYTES = 4096
+_NO_HEX = re.compile(rb"[^0-9A-Fa-f]")
+_NO_85 = re.compile(rb"[^!-uz]")
 _DEPTH_MAX = 8
 """Filters may be stacked: each layer of a bomb in a bomb inflates a thousandfold."""
 
@@ -39,12 +47,14 @@ def check_streams(path: Path, *, stream_bytes_max: int) -> None:
 def _inflated(content: mmap.mmap, start: int, *, most: int) -> int:
     """Bytes of the largest layer of the stream at `start`, counted until `most` is exceeded. 0 for one that is not deflated."""
     layers: list[_Layer] = [_Layer()]
-    if not _is_deflated(content[start : start + 2]):
+    blocks = _without_armour(content, start)
+    head = next(blocks, b"")
+    if not _is_deflated(head[:2]):
         return 0
-    at = start
-    while not layers[0].is_over and at < len(content):
-        pending = [(0, content[at : at + _CHUNK_BYTES])]
-        at += _CHUNK_BYTES
+    for block in chain([head], blocks):
+        if layers[0].is_over:
+            break
+        pending = [(0, block)]
         while pending:
             depth, block = pending.pop()
             layer = layers[depth]
@@ -60,6 +70,43 @@ def _inflated(content: mmap.mmap, start: int, *, most: int) -> int:
             if depth + 1 < len(layers):
                 pending.append((depth + 1, out))
     return max(layer.size for layer in layers)
+
+
+def _without_armour(content: mmap.mmap, start: int) -> Iterator[bytes]:
+    """The bytes of the stream at `start`, to the end of the file, out of ASCIIHex or ASCII85 if that is its outer filter.
+
+    PDF 1.7, 7.4.2 and 7.4.3. Where the text is not of that kind, or is over, so are the bytes.
+    """
+    before = content[max(0, start - _DICTIONARY_BYTES) : start]
+    found = _ARMOUR.search(before, before.rfind(b" obj") + 1)
+    kept = b""
+    for at in range(start, len(content), _CHUNK_BYTES):
+        block = content[at : at + _CHUNK_BYTES]
+        if found is None:
+            yield block
+            continue
+        is_hex = found[1] in (b"ASCIIHexDecode", b"AHx")
+        text, end, _ = block.partition(b">" if is_hex else b"~")
+        kept += (_NO_HEX if is_hex else _NO_85).sub(b"", text)
+        plain, kept = _from_hex(kept) if is_hex else _from_85(kept)
+        yield plain
+        if end:
+            return
+
+
+def _from_hex(text: bytes) -> tuple[bytes, bytes]:
+    whole = len(text) // 2 * 2
+    return binascii.unhexlify(text[:whole]), text[whole:]
+
+
+def _from_85(text: bytes) -> tuple[bytes, bytes]:
+    """Whole groups, and the beginning of the next one. `z` stands for five `!`; a group beyond 32 bits ends what can be read."""
+    text = text.replace(b"z", b"!!!!!")
+    whole = len(text) // 5 * 5
+    try:
+        return base64.a85decode(text[:whole]), text[whole:]
+    except ValueError:
+        return b"", b""
 
 
 def _is_deflated(head: bytes) -> bool:

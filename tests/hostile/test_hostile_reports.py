@@ -5,6 +5,7 @@ The real files lie in ../shared/data/pdfs, beside the repository; the made ones 
 
 from __future__ import annotations
 
+import base64
 import zlib
 from collections.abc import Mapping
 from functools import partial
@@ -117,6 +118,16 @@ def made() -> dict[str, tuple[bytes, ExtractionRules, tuple[int, int] | ErrorKin
         "a bomb": (pdf_of([zlib.compress(bytes(200 << 20), 9)], "/FlateDecode"), RULES, K.TOO_LARGE),
         "a bomb in a bomb": (
             pdf_of([zlib.compress(zlib.compress(bytes(200 << 20), 9), 9)], "[/FlateDecode /FlateDecode]"),
+            RULES,
+            K.TOO_LARGE,
+        ),
+        "a bomb in ASCII85": (
+            pdf_of([base64.a85encode(zlib.compress(bytes(200 << 20), 9)) + b"~>"], "[/ASCII85Decode /FlateDecode]"),
+            RULES,
+            K.TOO_LARGE,
+        ),
+        "a bomb in hexadecimal": (
+            pdf_of([zlib.compress(bytes(200 << 20), 9).hex("\n", 32).encode() + b">"], "[ /AHx /Fl ]"),
             RULES,
             K.TOO_LARGE,
         ),
