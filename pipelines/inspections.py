@@ -1,7 +1,6 @@
 """Inspections in Dagster: reports to compliance records, and what is made of a window's records."""
 
 from assets.inspection_assets import inspection_assets
-
 from assets.inspections.project import InspectionsProject
 from pipelines.assembly import PipelineParts, watch
 from pipelines.partitions import window_partitions
