@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from assets.partition_batch import PartitionBatch
 from resources.keys import canonical, unit_key
 from resources.ledger import Ledger, UnitRow
 from resources.units import PartitionPlan, PlannedUnit, UnitOfWork, Validate, Work
@@ -29,36 +30,20 @@ def window_unit(
     return UnitOfWork(planned, work, validate, replaces=True)
 
 
-class WindowBatch:
+class WindowBatch(PartitionBatch):
     """Window outputs of one asset. Writes its plan when made: the partition is the window."""
 
+    replaces = True
+
     def __init__(self, asset: str, works: Mapping[str, Sequence[UnitOfWork]], *, ledger: Ledger) -> None:
-        self._asset = asset
+        super().__init__(tuple(works))
+        self.asset = asset
         self._works = {work.unit.key: work for some in works.values() for work in some}
-        self._partitions = tuple(works)
         ledger.write_plan(
             asset,
             [PartitionPlan(asset, window, window, tuple(work.unit for work in some)) for window, some in works.items()],
         )
 
-    @property
-    def asset(self) -> str:
-        """Name of the asset in the ledger."""
-        return self._asset
-
-    @property
-    def partitions(self) -> Sequence[str]:
-        """Window keys."""
-        return self._partitions
-
-    @property
-    def replaces(self) -> bool:
-        """Window outputs keep one name."""
-        return True
-
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units."""
         return [self._works[row.key] for row in rows if row.key in self._works]
-
-    def replan(self) -> None:
-        """A window output reads no input that can be rejected."""

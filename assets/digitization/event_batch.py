@@ -14,6 +14,7 @@ from assets.digitization.events import Event, EventType, event_unit, event_work
 from assets.digitization.masters import first_of_each
 from assets.digitization.model import MasterFacts
 from assets.digitization.shape import COPIES, EVENTS
+from assets.partition_batch import PartitionBatch
 from resources.ledger import UnitRow
 from resources.ledger.facts import Capture
 from resources.units import PartitionPlan, PlannedUnit, UnitOfWork, UnitState
@@ -24,31 +25,18 @@ if TYPE_CHECKING:
 _AT_CAPTURE = (EventType.INGESTION, EventType.DIGEST, EventType.VALIDATION)
 
 
-class EventsBatch:
+class EventsBatch(PartitionBatch):
     """Partitions of preservation events are batch windows. Writes its plan when made."""
 
+    asset = EVENTS
+
     def __init__(self, project: DigitizationProject, windows: Sequence[str]) -> None:
+        super().__init__(windows)
         self._project = project
-        self._windows = tuple(windows)
         ledger = project.ledger
         ledger.write_plan(
             EVENTS, (PartitionPlan(EVENTS, window, window, tuple(self._planned(window))) for window in dict.fromkeys(windows))
         )
-
-    @property
-    def asset(self) -> str:
-        """Name of the asset in the ledger."""
-        return EVENTS
-
-    @property
-    def partitions(self) -> Sequence[str]:
-        """Window keys of this run."""
-        return self._windows
-
-    @property
-    def replaces(self) -> bool:
-        """An event is written once and stays."""
-        return False
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units."""
@@ -61,9 +49,6 @@ class EventsBatch:
             event = None if capture is None else _event(row.spec, capture, copies)
             if event is not None:
                 yield event_work(event, window=row.window)
-
-    def replan(self) -> None:
-        """An event reads no input that can be rejected."""
 
     def _planned(self, window: str) -> Iterator[PlannedUnit]:
         ledger = self._project.ledger

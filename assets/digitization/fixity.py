@@ -20,6 +20,7 @@ from assets.digitization.events import Event, EventType, event_unit, nothing_to_
 from assets.digitization.masters import MasterVerdict
 from assets.digitization.shape import COPIES, FIXITY
 from assets.digitization.slots import is_due
+from assets.partition_batch import PartitionBatch
 from assets.scenes.model import path_of
 from resources.errors import EnvironmentUnfit, ErrorKind
 from resources.ledger import UnitRow
@@ -55,12 +56,14 @@ class Mismatch:
     at: datetime
 
 
-class FixityBatch:
+class FixityBatch(PartitionBatch):
     """Partitions of fixity checks are periods of their own. Writes its plan when made: what has come due by now."""
 
+    asset = FIXITY
+
     def __init__(self, project: DigitizationProject, periods: Sequence[str]) -> None:
+        super().__init__(periods)
         self._project = project
-        self._periods = tuple(periods)
         self._copies = _copies(project)
         now = project.ledger.clock()
         changed = list_masters(project, now=now).with_verdict(MasterVerdict.CHANGED)
@@ -68,21 +71,6 @@ class FixityBatch:
         project.ledger.write_plan(
             FIXITY, [PartitionPlan(FIXITY, key, key, tuple(self._planned(key, now))) for key in dict.fromkeys(periods)]
         )
-
-    @property
-    def asset(self) -> str:
-        """Name of the asset in the ledger."""
-        return FIXITY
-
-    @property
-    def partitions(self) -> Sequence[str]:
-        """Period keys of this run."""
-        return self._periods
-
-    @property
-    def replaces(self) -> bool:
-        """An event is written once and stays."""
-        return False
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units. One whose content nobody holds any more is left out."""
@@ -104,9 +92,6 @@ class FixityBatch:
             request = FixityRequest(digest, period, tuple(objects[digest]), (root,))
             unit = event_unit(EventType.FIXITY, digest, window=row.window, period=period)
             yield UnitOfWork(unit, partial(check_fixity, request), nothing_to_validate)
-
-    def replan(self) -> None:
-        """Fixity reads no input that can be rejected."""
 
     def _planned(self, key: str, now: datetime) -> Iterator[PlannedUnit]:
         period = self._project.fixity_calendar.window(key)

@@ -39,7 +39,7 @@ class WindowStock:
     reports: Mapping[str, ListedReport]
     tokens: Mapping[str, Token]
     known: Mapping[str, Known]
-    is_list_made: bool
+    is_manifest_made: bool
 
 
 def take_stock(project: InspectionsProject, windows: Iterable[str], *, run_id: str) -> dict[str, WindowStock]:
@@ -106,7 +106,7 @@ def _as_it_was(project: InspectionsProject, window: str, listing: ReportListing)
     keys = {row.key for row in rows if row.state not in GONE}
     reports = {report.key: report for report in listing.reports if report.key in keys}
     known = on_record(project, list(reports.values()))
-    return WindowStock(window, reports, {}, known, is_list_made=False)
+    return WindowStock(window, reports, {}, known, is_manifest_made=False)
 
 
 def list_work(window: str, reports: Sequence[ListedReport]) -> UnitOfWork:
