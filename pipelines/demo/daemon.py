@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 _STOP_S = 20.0
 
@@ -17,11 +18,13 @@ _STOP_S = 20.0
 def dagster_daemon(workspace: Path, *, log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run the daemon until the end of the block; its words and those of its runs go to `log`.
 
-    After a crash of this process: the daemon lives on; `tilewright leases list` shows what its runs hold.
+    Asked to end (SIGTERM), this process takes the daemon along. After a crash: the daemon lives on; `tilewright leases list`
+    shows what its runs hold.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     # a shell that started this with & ignores SIGINT for it, and the daemon would inherit that and never stop
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _exit)
     with log.open("wb") as stream:
         child = subprocess.Popen(
             [sys.executable, "-m", "dagster._daemon", "run", "-w", str(workspace)],
@@ -36,6 +39,10 @@ def dagster_daemon(workspace: Path, *, log: Path, environment: Mapping[str, str]
             yield child
         finally:
             _end(child)
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
