@@ -2,7 +2,9 @@
 
 BagIt by RFC 8493: lines of a digest and a path, with line breaks and percent signs in paths written as escapes; its date is the
 `Bagging-Date` of `bag-info.txt`. CSV: a header with `path` (or file, filename), optionally `sha256` and `date`; split by comma or
-semicolon. A list that cannot be understood keeps its batch waiting: half a list would let half a batch pass.
+semicolon. A list that cannot be understood keeps its batch waiting: half a list would let half a batch pass. So does one that
+is there and cannot be used (a link to nothing, two that differ in letter case, other digests alone): passed over, it would let
+damage in.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ BAGIT = "manifest-sha256.txt"
 CSV = "manifest.csv"
 _BAG_INFO = "bag-info.txt"
 _PARTS = re.compile(r"bagit\.txt|bag-info\.txt|fetch\.txt|(tag)?manifest-[a-z0-9]+\.txt|manifest\.csv", re.IGNORECASE)
+_OTHER_DIGESTS = re.compile(r"manifest-(?!sha256\.)[a-z0-9]+\.txt", re.IGNORECASE)
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")
+_BAGIT_LINE = re.compile(r"([^ \t]*)(?:[ \t]+\*?(.*))?", re.DOTALL)
 _BYTES_MOST = 256 << 20
+_SHOWN_MOST = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _COLUMNS = {
     "path": ("path", "file", "filename", "file_name", "name"),
@@ -52,12 +58,29 @@ def read_batch_manifest(folder: Path) -> BatchManifest | None:
 
     Raises `UnitRejected` (CORRUPT_INPUT, no retry) when it cannot be understood, and `OSError`.
     """
-    if (folder / BAGIT).is_file():
-        return _bagit(_text(folder / BAGIT), _text(folder / _BAG_INFO) if (folder / _BAG_INFO).is_file() else "")
-    return _csv(_text(folder / CSV)) if (folder / CSV).is_file() else None
+    names = sorted(path.name for path in folder.iterdir())
+    bagit, info, table = (_only(names, wanted) for wanted in (BAGIT, _BAG_INFO, CSV))
+    if bagit is not None:
+        return _bagit(_text(folder / bagit), "" if info is None else _text(folder / info))
+    if table is not None:
+        return _csv(_text(folder / table))
+    other = next((name for name in names if _OTHER_DIGESTS.fullmatch(name)), None)
+    if other is not None:
+        raise _refused(f"{other}: digests: found a list of another kind alone; allowed: {BAGIT} beside it, or {CSV}")
+    return None
+
+
+def _only(names: list[str], wanted: str) -> str | None:
+    """The one of `names` that is `wanted` in any letter case, since it would be passed over as bookkeeping in any."""
+    found = [name for name in names if name.casefold() == wanted]
+    if len(found) > 1:
+        raise _refused(f"{wanted}: found {', '.join(found)}; allowed: one")
+    return found[0] if found else None
 
 
 def _text(path: Path) -> str:
+    if not path.is_file():
+        raise _refused(f"{path.name}: found no file under that name; allowed: a file, or a link to one")
     if path.stat().st_size > _BYTES_MOST:
         raise _refused(f"{path.name}: found {path.stat().st_size} bytes; allowed: {_BYTES_MOST}")
     try:
@@ -68,11 +91,13 @@ def _text(path: Path) -> str:
 
 def _bagit(text: str, info: str) -> BatchManifest:
     digests: dict[str, str | None] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
+    # only at LF, CR, CRLF: names may hold what Python takes for the end of a line as well (U+0085, U+2028)
+    for number, line in enumerate(_LINE_ENDS.split(text), start=1):
+        if not line.strip(" \t"):
             continue
-        digest, _, path = line.strip().partition(" ")
-        path = path.strip().removeprefix("*")
+        parts = _BAGIT_LINE.fullmatch(line.strip(" \t"))
+        assert parts is not None
+        digest, path = parts[1], parts[2] or ""
         for escaped, plain in (("%0A", "\n"), ("%0a", "\n"), ("%0D", "\r"), ("%0d", "\r"), ("%25", "%")):
             path = path.replace(escaped, plain)
         _add(digests, f"{BAGIT} line {number}", path, digest)
@@ -91,7 +116,7 @@ def _csv(text: str) -> BatchManifest:
     moments: set[datetime] = set()
     try:
         for number, row in enumerate(reader, start=2):
-            path = (row[columns["path"]] or "").strip()
+            path = (row[columns["path"]] or "").strip().replace("\\", "/")
             if not path and not any((value or "") for value in row.values()):
                 continue
             digest = (row[columns["sha256"]] or "").strip() if columns["sha256"] else ""
@@ -104,23 +129,24 @@ def _csv(text: str) -> BatchManifest:
 
 
 def _add(digests: dict[str, str | None], where: str, path: str, digest: str | None) -> None:
-    path = path.replace("\\", "/").removeprefix("./")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     digest = None if digest is None else digest.lower()
-    if not path or path.startswith("/") or ".." in path.split("/"):
-        raise _refused(f"{where}: path: found {path!r}; allowed: one below the batch's folder")
+    if not parts or path.startswith("/") or ".." in parts:
+        raise _refused(f"{where}: path: found {path[:_SHOWN_MOST]!r}; allowed: one below the batch's folder")
+    path = "/".join(parts)
     if digest is not None and not _SHA256.fullmatch(digest):
-        raise _refused(f"{where}: sha256: found {digest[:80]!r}; allowed: 64 hexadecimal digits")
+        raise _refused(f"{where}: sha256: found {digest[:_SHOWN_MOST]!r}; allowed: 64 hexadecimal digits")
     if digests.get(path, digest) != digest:
-        raise _refused(f"{where}: {path!r}: found two digests for one path; allowed: one")
+        raise _refused(f"{where}: {path[:_SHOWN_MOST]!r}: found two digests for one path; allowed: one")
     digests[path] = digest
 
 
 def _moment(text: str, where: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
-    except ValueError:
-        raise _refused(f"{where}: date: found {text!r}; allowed: ISO 8601, e.g. 2024-06-01") from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _refused(f"{where}: date: found {text[:_SHOWN_MOST]!r}; allowed: ISO 8601, e.g. 2024-06-01") from None
 
 
 def _refused(message: str) -> UnitRejected:

@@ -6,6 +6,7 @@ else until no file of it has changed for a while, and always until every file th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -84,6 +85,9 @@ def _read_manifest(batch: Batch, source_dir: Path) -> None:
         batch.manifest = read_batch_manifest(source_dir / batch.name)
     except UnitRejected as error:
         batch.manifest_fault = error.message
+    except OSError as error:
+        # one batch's list, gone or locked at this moment, is not the source's fault: the others are taken
+        batch.manifest_fault = f"cannot be read now ({error.strerror}); looked at again next time"
 
 
 def readiness(batch: Batch, config: DigitizationConfig, *, now: datetime) -> Readiness:
@@ -113,7 +117,7 @@ def readiness(batch: Batch, config: DigitizationConfig, *, now: datetime) -> Rea
                 f"allowed: {source.settle_s:g} s (source.settle_s); looked at again next time"
             )
             return Readiness(MasterVerdict.UNSETTLED, reason, moment)
-    absent = _absent(batch)
+    absent = _absent(batch, config.source_dir / batch.name)
     if absent:
         reason = f"batch {batch.name!r}: files: found none of {', '.join(absent[:3])} ({len(absent)} that its manifest names)"
         return Readiness(MasterVerdict.WAITING, f"{reason}; waiting for them", moment)
@@ -126,8 +130,9 @@ def _age_s(entry: Entry, now: datetime) -> float:
     return age if age >= 0 else now.timestamp() - entry.ctime_ns / 1e9
 
 
-def _absent(batch: Batch) -> list[str]:
+def _absent(batch: Batch, folder: Path) -> list[str]:
+    """What the manifest names and is not there. It names more than masters: a bag lists its notes and thumbnails too."""
     if batch.manifest is None:
         return []
     there = {entry.relative.partition("/")[2] for entry in (*batch.masters, *batch.others)}
-    return [name for name in batch.manifest.digests if name not in there]
+    return [name for name in batch.manifest.digests if name not in there and not os.path.isfile(folder / name)]

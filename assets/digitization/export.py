@@ -22,12 +22,12 @@ from assets.digitization.copies import copy_unit
 from assets.digitization.events import AGENT, EventType
 from assets.digitization.masters import first_of_each
 from assets.digitization.model import MasterFacts
-from assets.digitization.premis import NAMESPACE, PremisAgent, PremisEvent, PremisObject, RightsStatement, premis_document
+from assets.digitization.premis import PremisAgent, PremisEvent, PremisObject, RightsStatement, premis_document, read_document
 from assets.digitization.shape import COPIES, PREMIS
 from assets.keyed_table import check_keyed_table, write_keyed_table
 from assets.window_batch import WindowBatch, window_unit
 from resources.errors import ErrorKind, UnitRejected
-from resources.keys import digest_of
+from resources.keys import digest_of, unit_key
 from resources.ledger import UnitRow
 from resources.ledger.facts import Capture, EventRow
 from resources.trees import is_directory_name
@@ -36,7 +36,7 @@ from resources.units import Metrics, UnitOfWork, UnitState
 if TYPE_CHECKING:
     from assets.digitization.project import DigitizationProject
 
-EXPORT_VERSION = "1"
+EXPORT_VERSION = "2"
 """Raise it when the bytes of an export of equal objects and events change."""
 
 TABLE_NAME = "events.parquet"
@@ -195,15 +195,16 @@ def _rights(project: DigitizationProject) -> RightsStatement | None:
 def _document(window: str, export: ObjectExport) -> UnitOfWork:
     uri = document_uri(window, export.objects[0].identifier)
     ingredients = _ingredients(f"{PREMIS}.xml", window, uri, export.fingerprint())
-    return window_unit(PREMIS, uri, ingredients, work=partial(write_document, export), validate=validate_document)
+    key = unit_key(**ingredients)
+    work, validate = partial(write_document, export, key), partial(validate_document, key)
+    return window_unit(PREMIS, uri, ingredients, work=work, validate=validate)
 
 
 def _table(window: str, rows: Sequence[EventRow]) -> UnitOfWork:
     uri = events_uri(window)
     said = hashlib.sha256("".join(f"{row.event_id}{row.outcome}{row.at}\n" for row in rows).encode()).hexdigest()
     ingredients = _ingredients(f"{PREMIS}.parquet", window, uri, said)
-    # the key goes into the table, and it is known only from the ingredients
-    key = window_unit(PREMIS, uri, ingredients, work=write_nothing, validate=validate_document).unit.key
+    key = unit_key(**ingredients)
     work, validate = partial(write_events, tuple(rows), key), partial(check_keyed_table, key)
     return window_unit(PREMIS, uri, ingredients, work=work, validate=validate)
 
@@ -219,27 +220,20 @@ def _ingredients(operation: str, window: str, uri: str, inputs: str) -> dict[str
     }
 
 
-def write_nothing(path: Path) -> Metrics:
-    """Stands where only a key is asked for."""
-    raise AssertionError(path)
-
-
-def write_document(export: ObjectExport, path: Path) -> Metrics:
+def write_document(export: ObjectExport, key: str, path: Path) -> Metrics:
     """Write the document to `path`. After a crash: a staged file that the sweep removes."""
-    path.write_bytes(premis_document(export.objects, export.events, export.agents, export.rights))
+    path.write_bytes(premis_document(export.objects, export.events, export.agents, export.rights, unit_key=key))
     return {"objects": len(export.objects), "events": len(export.events)}
 
 
-def validate_document(path: Path) -> None:
-    """Parse a staged document again. Raises `UnitRejected` (INVALID_OUTPUT, no retry) unless it is a PREMIS document."""
-    from lxml import etree
-
+def validate_document(key: str, path: Path) -> None:
+    """Read a staged document back. Raises `UnitRejected` (INVALID_OUTPUT, no retry) unless it is whole and the planned one."""
     try:
-        root = etree.fromstring(path.read_bytes(), etree.XMLParser(resolve_entities=False, no_network=True))
-    except etree.XMLSyntaxError as error:
+        found = read_document(path.read_bytes()).unit_key
+    except ValueError as error:
         raise UnitRejected(f"{path.name}: cannot be read back: {error}", kind=ErrorKind.INVALID_OUTPUT) from error
-    if root.tag != f"{{{NAMESPACE}}}premis":
-        raise UnitRejected(f"{path.name}: root: found {root.tag}; allowed: premis", kind=ErrorKind.INVALID_OUTPUT)
+    if found != key:
+        raise UnitRejected(f"{path.name}: unit key: found {found}; allowed: {key}", kind=ErrorKind.INVALID_OUTPUT)
 
 
 def write_events(rows: Sequence[EventRow], unit_key: str, path: Path) -> Metrics:

@@ -17,6 +17,20 @@ NAMESPACE = "http://www.loc.gov/premis/v3"
 _XSI = "http://www.w3.org/2001/XMLSchema-instance"
 _LOCAL = "local"
 _VOCABULARY = "http://id.loc.gov/vocabulary/preservation"
+_TARGET = "tilewright"
+_TERMS = {
+    "eventType": {
+        "ingestion": "ing",
+        "message digest calculation": "mes",
+        "validation": "val",
+        "migration": "mig",
+        "fixity check": "fix",
+    },
+    "eventOutcome": {"success": "suc", "fail": "fai"},
+    "cryptographicHashFunctions": {"SHA-256": "sha256"},
+    "agentType": {"software": "sof", "person": "per", "organization": "org"},
+}
+"""Codes of the Library of Congress's vocabularies of preservation by their labels; what has none is told as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +88,23 @@ class RightsStatement:
     acts: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a written document says of itself: the key of the unit that wrote it, and digests of its objects by identifier."""
+
+    unit_key: str | None
+    digests: Mapping[str, str]
+
+
 def premis_document(
     objects: Sequence[PremisObject],
     events: Sequence[PremisEvent],
     agents: Sequence[PremisAgent],
     rights: RightsStatement | None = None,
+    *,
+    unit_key: str | None = None,
 ) -> bytes:
-    """The whole document as UTF-8 bytes."""
+    """The whole document as UTF-8 bytes. `unit_key` stands before its root, where the schema has no say."""
     root = etree.Element(_name("premis"), nsmap={None: NAMESPACE, "xsi": _XSI}, version="3.0")
     for one in objects:
         _object(root, one, [event for event in events if any(name == one.identifier for name, _ in event.linked)], rights)
@@ -90,7 +114,30 @@ def premis_document(
         _agent(root, agent)
     if rights is not None:
         _rights(root, rights, [one.identifier for one in objects])
-    return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True))
+    if unit_key is not None:
+        root.addprevious(etree.ProcessingInstruction(_TARGET, f'unit_key="{unit_key}"'))
+    return bytes(etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8", pretty_print=True))
+
+
+def read_document(content: bytes) -> Told:
+    """Read a document back, without entities and without the network. Raises `ValueError` for anything else."""
+    try:
+        root = etree.fromstring(content, etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True))
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"found no XML: {error}") from error
+    if root.tag != _name("premis") or root.getroottree().docinfo.doctype:
+        raise ValueError(f"root: found {root.tag}; allowed: premis, without a document type")
+    keys = [before.get("unit_key") for before in root.itersiblings(etree.PI, preceding=True) if before.target == _TARGET]
+    digests = {}
+    for found in root.iterchildren(_name("object")):
+        value = found.findtext(f"{_name('objectIdentifier')}/{_name('objectIdentifierValue')}")
+        digest = found.findtext(f"{_name('objectCharacteristics')}/{_name('fixity')}/{_name('messageDigest')}")
+        if not value or not digest:
+            raise ValueError("object: found none of its identifier or digest; allowed: both")
+        digests[value] = digest
+    if not digests:
+        raise ValueError("objects: found none; allowed: at least one")
+    return Told(keys[0] if keys else None, digests)
 
 
 def _object(root: Any, one: PremisObject, events: Iterable[PremisEvent], rights: RightsStatement | None) -> None:
@@ -104,7 +151,7 @@ def _object(root: Any, one: PremisObject, events: Iterable[PremisEvent], rights:
     traits = _under(found, "objectCharacteristics")
     _under(traits, "compositionLevel", "0")
     fixity = _under(traits, "fixity")
-    _under(fixity, "messageDigestAlgorithm", one.digest_algorithm)
+    _term(fixity, "messageDigestAlgorithm", one.digest_algorithm, "cryptographicHashFunctions")
     _under(fixity, "messageDigest", one.sha256)
     _under(traits, "size", str(one.size_bytes))
     _under(_under(_under(traits, "format"), "formatDesignation"), "formatName", one.format_name)
@@ -136,13 +183,11 @@ def _relationship(found: Any, kind: str, other: str, event: str | None) -> None:
 def _event(root: Any, event: PremisEvent) -> None:
     found = _under(root, "event")
     _identifier(found, "eventIdentifier", _LOCAL, event.identifier)
-    kind = _under(found, "eventType", event.label)
-    kind.set("authority", "eventType")
-    kind.set("authorityURI", f"{_VOCABULARY}/eventType")
+    _term(found, "eventType", event.label, "eventType")
     _under(found, "eventDateTime", event.at.isoformat(timespec="seconds"))
     _under(_under(found, "eventDetailInformation"), "eventDetail", event.detail)
     outcome = _under(found, "eventOutcomeInformation")
-    _under(outcome, "eventOutcome", event.outcome)
+    _term(outcome, "eventOutcome", event.outcome, "eventOutcome")
     for note in event.notes:
         _under(_under(outcome, "eventOutcomeDetail"), "eventOutcomeDetailNote", note)
     agent = _identifier(found, "linkingAgentIdentifier", _LOCAL, event.agent)
@@ -156,7 +201,7 @@ def _agent(root: Any, agent: PremisAgent) -> None:
     found = _under(root, "agent")
     _identifier(found, "agentIdentifier", _LOCAL, agent.identifier)
     _under(found, "agentName", agent.name)
-    _under(found, "agentType", agent.kind)
+    _term(found, "agentType", agent.kind, "agentType")
     if agent.version:
         _under(found, "agentVersion", agent.version)
 
@@ -192,6 +237,16 @@ def _rights(root: Any, rights: RightsStatement, objects: Iterable[str]) -> None:
 def _note(part: Any, name: str, text: str | None) -> None:
     if text:
         _under(part, name, text)
+
+
+def _term(parent: Any, name: str, text: str, vocabulary: str) -> None:
+    """A label, with the address of its vocabulary's term where it is one of its labels."""
+    found = _under(parent, name, text)
+    code = _TERMS[vocabulary].get(text)
+    if code is not None:
+        found.set("authority", vocabulary)
+        found.set("authorityURI", f"{_VOCABULARY}/{vocabulary}")
+        found.set("valueURI", f"{_VOCABULARY}/{vocabulary}/{code}")
 
 
 def _identifier(parent: Any, name: str, kind: str, value: str) -> Any:

@@ -17,6 +17,7 @@ from assets.digitization.premis import (
     PremisObject,
     RightsStatement,
     premis_document,
+    read_document,
     xml_text,
 )
 from tests.support.sources import SHARED
@@ -130,3 +131,53 @@ def test_everything_that_an_object_says_is_in_its_document() -> None:
             values = [one, event, agent, right]
             values[place] = replace(value, **{field.name: new})
             assert premis_document([values[0]], [values[1]], [values[2]], values[3]) != whole, field.name
+
+
+def test_vocabularies_terms_are_told_by_their_addresses() -> None:
+    """A validator or an auditor follows them; a text that is no term of theirs claims none."""
+    event = PremisEvent("e", "fixity check", datetime(2024, 1, 1, tzinfo=UTC), "fail", "", (), "t", ())
+    made = [PremisObject("a", "a", 1, "TIFF"), PremisObject("b", "b", 1, "JP2", digest_algorithm="of names and digests")]
+    root = etree.fromstring(premis_document(made, [event], [PremisAgent("t", "T")]))
+    assert [found.rpartition("preservation/")[2] for found in root.xpath("//@valueURI")] == [
+        "cryptographicHashFunctions/sha256",
+        "eventType/fix",
+        "eventOutcome/fai",
+        "agentType/sof",
+    ]
+    assert all(found.get("valueURI").startswith(found.get("authorityURI") + "/") for found in root.xpath("//*[@valueURI]"))
+
+
+def test_a_document_is_read_back_with_its_key_and_digests(schema: etree.XMLSchema) -> None:
+    """The key stands outside of what the schema governs, and both are found without the ledger."""
+    made = [PremisObject("a b", "a" * 64, 1, "TIFF"), PremisObject("c", "c" * 64, 1, "JP2")]
+    content = premis_document(made, [], [], unit_key="k" * 64)
+    schema.assertValid(etree.fromstring(content))
+    told = read_document(content)
+    assert (told.unit_key, dict(told.digests)) == ("k" * 64, {"a b": "a" * 64, "c": "c" * 64})
+    assert read_document(premis_document(made, [], [])).unit_key is None
+
+
+def test_a_long_text_is_read_back() -> None:
+    """A picture's tags may hold more than a parser takes for a document by default."""
+    long = PremisObject("a", "a" * 64, 1, "TIFF", properties={"capture: description": "x" * 11_000_000})
+    assert dict(read_document(premis_document([long], [], [])).digests) == {"a": "a" * 64}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"<premis/>",
+        premis_document([PremisObject("a", "a" * 64, 1, "TIFF")], [], [])[:-5],
+        premis_document([PremisObject("a", "", 1, "TIFF")], [], []),
+        f'<premis xmlns="{NAMESPACE}" version="3.0"/>'.encode(),
+        premis_document([PremisObject("a", "a" * 64, 1, "&e;")], [], [])
+        .replace(b"&amp;e;", b"&e;")
+        .replace(b"<premis", b'<!DOCTYPE premis [<!ENTITY e SYSTEM "file:///etc/passwd">]><premis', 1),
+    ],
+    ids=["empty", "no-namespace", "cut", "no-digest", "no-object", "entity"],
+)
+def test_what_is_no_whole_document_is_refused(content: bytes) -> None:
+    """Cut short, of another kind, or with entities."""
+    with pytest.raises(ValueError, match="found"):
+        read_document(content)
