@@ -358,7 +358,11 @@ class _Run:
             open_attempts = dispatch.abandon()
             for _, path in open_attempts.values():
                 remove_staged(path)
-            self.failures.void({key: number for key, (number, _) in open_attempts.items()}, reason="the run was interrupted")
+            begun = {key: number for key, (number, _) in open_attempts.items()}
+            # an interrupt between the record of an attempt and its dispatch leaves one that only the ledger knows of
+            running = self.ledger.units(asset=self.batch.asset, state=UnitState.RUNNING)
+            begun |= {row.key: row.attempt for row in running if row.run_id == self.run_id}
+            self.failures.void(begun, reason="the run was interrupted")
 
     def _fences_hold(self) -> bool:
         return self.ledger.fence(self.batch.asset, self.mine) == self.fences
