@@ -10,21 +10,21 @@ PROJECT := $(or $(TILEWRIGHT_CONFIG),var/demo/scenes/tilewright.toml)
 NEEDS_PROJECT = @[ -f "$(PROJECT)" ] || { echo "make: no $(PROJECT); run 'make demo' first, or name a project: TILEWRIGHT_CONFIG=..." >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-scenes demo-digitization demo-inspections dev dev-postgres test check lint types format mutants bench clean install
+.PHONY: help demo demo-all demo-digitization demo-inspections dev dev-postgres test check lint types format mutants bench clean install
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-18s %s\n", $$1, $$2}'
 
-demo: $(STAMP) ## all three pipelines through real Dagster runs, with faults put in on purpose; ends with proof (about 3 minutes)
-	$(BIN)/tilewright demo
-
-demo-scenes: $(STAMP) ## only scenes to tiles
+demo: $(STAMP) ## the main job: real scenes to tiles through real Dagster runs, with faults put in on purpose, and the proof (under 3 minutes)
 	$(BIN)/tilewright demo scenes
 
-demo-digitization: $(STAMP) ## only masters to access copies and preservation events
+demo-all: $(STAMP) ## the demos of all three pipelines, one after another (about 5 minutes)
+	$(BIN)/tilewright demo
+
+demo-digitization: $(STAMP) ## masters to access copies and preservation events
 	$(BIN)/tilewright demo digitization
 
-demo-inspections: $(STAMP) ## only reports to compliance records
+demo-inspections: $(STAMP) ## reports to compliance records
 	$(BIN)/tilewright demo inspections
 
 dev: $(STAMP) ## the Dagster UI and daemon on 127.0.0.1:3000; on the demo's scenes unless TILEWRIGHT_CONFIG names another project
