@@ -1,12 +1,17 @@
-"""What the assets of every pipeline share in Dagster: the IO manager's key, and when something is made of a window's units."""
+"""What the assets of every pipeline share in Dagster: settings, what is told of a partition, and when something follows a run."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dagster as dg
 
 from assets.project import Project
+from resources.engine import RunReport
+from resources.io_managers import counts_metadata, summary_metadata
+from resources.ledger import PartitionRow
 
 IO_MANAGER = "units"
+Describe = Callable[[RunReport, PartitionRow], Mapping[str, Any]]
 
 
 def after_attempt() -> dg.AutomationCondition[Any]:
@@ -33,3 +38,17 @@ def asset_settings(project: Project, partitions: dg.PartitionsDefinition, *, own
         "io_manager_key": IO_MANAGER,
         "backfill_policy": dg.BackfillPolicy.multi_run(max_partitions_per_run=project.config.sensors.partitions_per_run),
     }
+
+
+def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
+    """Metadata of a partition: counts, and the five numbers of the run."""
+    return {**counts_metadata(row), **summary_metadata(report.summary)}
+
+
+def describe_page(project: Project, uri_of: Callable[[str], str]) -> Describe:
+    """Metadata of a window's page: where it lies, and the counts. `uri_of` gives its URI for a window."""
+
+    def found(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
+        return {"page": dg.MetadataValue.path(str(project.store.path(uri_of(row.partition)))), **describe(report, row)}
+
+    return found

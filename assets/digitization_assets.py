@@ -1,12 +1,12 @@
 """The assets of digitization, as Dagster sees them: masters, access copies, and the record of what happened to them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from assets.automation_assets import after_attempt, asset_settings
+from assets.automation_assets import Describe, after_attempt, asset_settings, describe, describe_page
 from assets.digitization.capturing import list_masters
 from assets.digitization.copies_batch import CopiesBatch
 from assets.digitization.event_batch import EventsBatch
@@ -17,13 +17,12 @@ from assets.digitization.project import DigitizationProject
 from assets.digitization.report import report_batch, report_uri
 from assets.digitization.shape import COPIES, FIXITY, MANIFEST, REPORT
 from assets.digitization.stock import manifest_batch, window_masters
-from resources.engine import Engine, RunReport
-from resources.io_managers import UnitsOutput, counts_metadata, summary_metadata
-from resources.ledger import PartitionRow, UnitRow
+from resources.engine import Engine
+from resources.io_managers import UnitsOutput
+from resources.ledger import UnitRow
 
 OWNER = "team:digitization"
 _FEW_UNITS = 200
-Describe = Callable[[RunReport, PartitionRow], Mapping[str, Any]]
 
 
 def digitization_assets(
@@ -92,7 +91,7 @@ def digitization_assets(
     )
     def batch_report(context: dg.AssetExecutionContext, copy_units: list[UnitRow]) -> UnitsOutput:
         batch = report_batch(project, context.partition_keys, copy_units)
-        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, _describe_page(project))
+        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, describe_page(project, report_uri))
 
     @dg.asset(
         name=FIXITY,
@@ -110,13 +109,8 @@ def digitization_assets(
 
 def _engine(project: DigitizationProject, asset: str, partitions: Sequence[str], module: str) -> Engine:
     """Workers for many units, which they record in groups; this process for few, which are done before a worker has started."""
-    open_units = sum(row.pending + row.failed for row in project.ledger.partition_rows(asset) if row.partition in partitions)
+    open_units = sum(row.pending + row.failed for row in project.ledger.partition_rows(asset, names=partitions))
     return project.engine(inline=open_units <= _FEW_UNITS, preload=(module,))
-
-
-def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
-    """Metadata of a partition: counts, and the five numbers of the run."""
-    return {**counts_metadata(row), **summary_metadata(report.summary)}
 
 
 def _describe_masters(masters: Mapping[str, tuple[Master, ...]]) -> Describe:
@@ -130,11 +124,3 @@ def _masters_metadata(masters: tuple[Master, ...]) -> Mapping[str, Any]:
         "bytes": sum(master.size_bytes for master in masters),
         "verdicts": ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())) or "none",
     }
-
-
-def _describe_page(project: DigitizationProject) -> Describe:
-    def found(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
-        page = project.store.path(report_uri(row.partition))
-        return {"page": dg.MetadataValue.path(str(page)), **describe(report, row)}
-
-    return found

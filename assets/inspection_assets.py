@@ -1,11 +1,12 @@
 """The assets of inspections, as Dagster sees them: reports, their records, and what is made of a window's records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import dagster as dg
 
-from assets.automation_assets import after_attempt, asset_settings
+from assets.automation_assets import Describe, after_attempt, asset_settings, describe, describe_page
 from assets.inspections.listing import ListedReport
 from assets.inspections.page import page_batch, page_uri
 from assets.inspections.project import InspectionsProject
@@ -13,14 +14,14 @@ from assets.inspections.records_batch import RecordsBatch
 from assets.inspections.shape import MANIFEST, PAGE, RECORDS
 from assets.inspections.stock import list_batch
 from assets.inspections.table import table_batch
+from resources.dagster_tables import table
 from resources.engine import RunReport
-from resources.io_managers import UnitsOutput, counts_metadata, summary_metadata
+from resources.io_managers import UnitsOutput
 from resources.ledger import PartitionRow, UnitRow
 from resources.units import UnitState
 
 OWNER = "team:inspections"
 _REASONS_SHOWN = 25
-Describe = Callable[[RunReport, PartitionRow], Mapping[str, Any]]
 
 
 def inspection_assets(project: InspectionsProject, *, windows: dg.PartitionsDefinition) -> list[dg.AssetsDefinition]:
@@ -77,14 +78,9 @@ def inspection_assets(project: InspectionsProject, *, windows: dg.PartitionsDefi
     )
     def inspection_page(context: dg.AssetExecutionContext, record_units: list[UnitRow]) -> UnitsOutput:
         batch = page_batch(project, context.partition_keys, record_units)
-        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, _describe_page(project))
+        return UnitsOutput(batch, project.engine(inline=True), context.add_asset_metadata, describe_page(project, page_uri))
 
     return [report_list, inspection_records, inspection_table, inspection_page]
-
-
-def describe(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
-    """Metadata of a partition: counts, and the five numbers of the run."""
-    return {**counts_metadata(row), **summary_metadata(report.summary)}
 
 
 def _describe_list(listed: Mapping[str, tuple[ListedReport, ...]]) -> Describe:
@@ -111,27 +107,14 @@ def _describe_records(project: InspectionsProject) -> Describe:
 
 def _reasons(project: InspectionsProject, row: PartitionRow) -> dg.TableMetadataValue:
     units = project.ledger.planned(RECORDS, [row.partition])
+    quarantined = (unit for unit in units if unit.state is UnitState.QUARANTINED)
     rows = [
-        dg.TableRecord(
-            {
-                "report": str(unit.spec.get("uri", ""))[:200],
-                "kind": unit.error_kind or "",
-                "reason": (unit.reason or "")[:300],
-                "attempts": unit.attempts,
-            }
-        )
-        for unit in units
-        if unit.state is UnitState.QUARANTINED
+        {
+            "report": str(unit.spec.get("uri", ""))[:200],
+            "kind": unit.error_kind or "",
+            "reason": (unit.reason or "")[:300],
+            "attempts": unit.attempts,
+        }
+        for unit in islice(quarantined, _REASONS_SHOWN)
     ]
-    columns = [
-        dg.TableColumn(name, "int" if name == "attempts" else "string") for name in ("report", "kind", "reason", "attempts")
-    ]
-    return dg.MetadataValue.table(records=rows[:_REASONS_SHOWN], schema=dg.TableSchema(columns=columns))
-
-
-def _describe_page(project: InspectionsProject) -> Describe:
-    def found(report: RunReport, row: PartitionRow) -> Mapping[str, Any]:
-        page = project.store.path(page_uri(row.partition))
-        return {"page": dg.MetadataValue.path(str(page)), **describe(report, row)}
-
-    return found
+    return table(rows, columns=("report", "kind", "reason", "attempts"), numbers=("attempts",))

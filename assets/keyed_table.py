@@ -6,16 +6,21 @@ Equal rows give equal bytes: rows come in the caller's order, and nothing of a r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assets.window_batch import window_unit
 from resources.errors import ErrorKind, UnitRejected
+from resources.keys import unit_key
 from resources.ledger.connection import chunks
+from resources.units import Metrics, UnitOfWork
 
+Rows = TypeVar("Rows")
 METADATA_KEY = b"tilewright"
 _ROWS_AT_ONCE = 10_000
 
@@ -47,3 +52,17 @@ def check_keyed_table(unit_key: str, path: Path) -> None:
         raise UnitRejected(f"{path.name}: cannot be read back: {error}", kind=ErrorKind.INVALID_OUTPUT) from error
     if found != unit_key:
         raise UnitRejected(f"{path.name}: unit key: found {found}; allowed: {unit_key}", kind=ErrorKind.INVALID_OUTPUT)
+
+
+def keyed_table_unit(
+    product: str, uri: str, *, window: str, version: str, inputs: object, rows: Rows, write: Callable[[Rows, str, Path], Metrics]
+) -> UnitOfWork:
+    """The unit of a window's table, made of what the ledger knows: `write(rows, unit_key, path)`.
+
+    `version` is that of the table's form; `inputs` tells one state of the rows from another.
+    """
+    ingredients = {"operation": product, "version": version, "settings": {}, "destination": {"window": window}, "inputs": inputs}
+    key = unit_key(**ingredients)  # type: ignore[arg-type]
+    return window_unit(
+        product, uri, ingredients, work=partial(write, rows, key), validate=partial(check_keyed_table, key), source="ledger"
+    )

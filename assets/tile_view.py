@@ -1,11 +1,12 @@
 """What Dagster shows of a partition: counts, pictures and links, as metadata worth opening."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
+from assets.automation_assets import Describe
 from assets.grid import Tile
 from assets.scenes.model import Scene, SceneVerdict
 from assets.scenes_project import ScenesProject
@@ -16,7 +17,6 @@ from resources.io_managers import counts_metadata, summary_metadata
 from resources.ledger import PartitionRow, UnitRow
 from resources.units import UnitState
 
-Describe = Callable[[RunReport, PartitionRow], Mapping[str, Any]]
 _PREVIEWED_PER_RUN = 32
 _PREVIEWED_PRODUCTS = 4
 # Dagster's pages show Markdown of less than 1,000 characters where it stands, and longer only after a click

@@ -18,6 +18,7 @@ from assets.survey import Survey
 from pipelines.watched import ProjectLike, Watched
 from resources.alerts import AlertFact, Severity, enqueue
 from resources.amends import make_amends
+from resources.dagster_tables import table
 from resources.keys import digest_of
 from resources.ledger import LetterStatus
 from resources.reconciliation import Discrepancy, reconcile
@@ -190,9 +191,3 @@ def _discrepancy_table(discrepancies: Sequence[Discrepancy]) -> dg.TableMetadata
             for item in discrepancies[:ROWS_SHOWN]
         ]
     )
-
-
-def table(rows: Sequence[Mapping[str, Any]], *, numbers: Sequence[str] = ()) -> dg.TableMetadataValue:
-    """A table for metadata, with the columns of its first row; `numbers` are whole ones."""
-    columns = [dg.TableColumn(name, "int" if name in numbers else "string") for name in rows[0]]
-    return dg.MetadataValue.table(records=[dg.TableRecord(dict(row)) for row in rows], schema=dg.TableSchema(columns=columns))

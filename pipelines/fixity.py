@@ -11,10 +11,11 @@ import dagster as dg
 
 from assets.digitization.fixity import Mismatch, open_mismatches
 from assets.digitization.project import DigitizationProject
-from pipelines.findings import ROWS_SHOWN, Finding, table
+from pipelines.findings import ROWS_SHOWN, Finding
 from pipelines.standing_checks import Telling
 from pipelines.watched import ATTEMPT_TAG, Watched, run_request
 from resources.alerts import AlertFact, Severity, keep_standing
+from resources.dagster_tables import table
 from resources.keys import digest_of
 from resources.windows import BatchWindow, WindowCalendar
 

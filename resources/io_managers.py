@@ -7,11 +7,13 @@ ledger says what is due, and the failed-partition sensor asks for exactly that.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import dagster as dg
 
 from resources.config import load_config
+from resources.dagster_tables import table
 from resources.engine import Batch, Engine, Progress, RunReport
 from resources.errors import ErrorKind
 from resources.ledger import Ledger, PartitionRow, UnitRow
@@ -150,26 +152,22 @@ def incomplete_table(ledger: Ledger, report: RunReport) -> dg.TableMetadataValue
     """Units of a run that are not complete, with their reasons, for the UI."""
     states = [*RUNNABLE_STATES, UnitState.RUNNING, UnitState.QUARANTINED]
     names = {row.partition for row in report.partitions if row.units != row.complete}
-    rows = [row for row in ledger.planned(report.asset, names) if row.state in states][:REASONS_SHOWN]
-    columns = ["unit", "product", "window", "tile", "state", "attempts", "kind", "reason"]
-    return dg.MetadataValue.table(
-        records=[
-            dg.TableRecord(
-                {
-                    "unit": row.key[:16],
-                    "product": row.product,
-                    "window": row.window,
-                    "tile": row.tile or "",
-                    "state": row.state.value,
-                    "attempts": row.attempts,
-                    "kind": row.error_kind or "",
-                    "reason": (row.reason or "")[:300],
-                }
-            )
-            for row in rows
-        ],
-        schema=dg.TableSchema(columns=[dg.TableColumn(name, "int" if name == "attempts" else "string") for name in columns]),
-    )
+    incomplete = (row for row in ledger.planned(report.asset, names) if row.state in states)
+    rows = [
+        {
+            "unit": row.key[:16],
+            "product": row.product,
+            "window": row.window,
+            "tile": row.tile or "",
+            "state": row.state.value,
+            "attempts": row.attempts,
+            "kind": row.error_kind or "",
+            "reason": (row.reason or "")[:300],
+        }
+        for row in islice(incomplete, REASONS_SHOWN)
+    ]
+    columns = ("unit", "product", "window", "tile", "state", "attempts", "kind", "reason")
+    return table(rows, columns=columns, numbers=("attempts",))
 
 
 def counts_metadata(row: PartitionRow) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from assets.digitization.masters import Master, MasterListing, MasterVerdict, ca
 from assets.scenes.listing import Entry
 from assets.scenes.model import path_of
 from assets.scenes.pinning import Digests, digest_entries
+from assets.scenes.readiness import is_utf8
 from resources.errors import ErrorKind
 from resources.ledger.facts import Capture
 
@@ -135,7 +136,7 @@ class _Taking:
             return replace(master, verdict=verdict, kind=unpinned.kind, reason=f"{entry.uri!r}: {unpinned.message}")
         sha256 = digests.sha256[entry.uri]
         master = replace(master, found_sha256=sha256)
-        if not _is_utf8(entry.relative):
+        if not is_utf8(entry.relative):
             reason = f"{entry.uri!r}: file name: found bytes that are not UTF-8; allowed: a name in UTF-8; rename the file"
             return replace(master, verdict=MasterVerdict.REFUSED, kind=ErrorKind.UNREADABLE, reason=reason)
         if expected is not None and expected != sha256:
@@ -178,11 +179,3 @@ class _Taking:
             captured_at=self.now,
             facts={**master.facts.to_json(), "expected_sha256": master.expected_sha256},
         )
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from resources.keys import unit_key
-from resources.row_tables import row_uri
+from resources.row_tables import nothing_to_validate, row_uri
 from resources.units import Made, PlannedUnit, Row, UnitOfWork
 
 TABLE = "preservation_events"
@@ -116,7 +116,3 @@ def event_work(event: Event, *, window: str) -> UnitOfWork:
 def record_event(event: Event, path: Path) -> Made:  # noqa: ARG001 - every work function takes a path
     """The row of an event, for the transaction that records its unit complete."""
     return Made(metrics={"outcome": event.outcome}, rows=(event.row(),))
-
-
-def nothing_to_validate(path: Path) -> None:
-    """A row is checked by its table."""

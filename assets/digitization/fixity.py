@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.digitization.capturing import list_masters
 from assets.digitization.copies import REFUSED
-from assets.digitization.events import Event, EventType, event_unit, nothing_to_validate
+from assets.digitization.events import Event, EventType, event_unit
 from assets.digitization.masters import MasterVerdict
 from assets.digitization.shape import COPIES, FIXITY
 from assets.digitization.slots import is_due
@@ -25,6 +25,7 @@ from assets.scenes.model import path_of
 from resources.errors import EnvironmentUnfit, ErrorKind
 from resources.ledger import UnitRow
 from resources.ledger.facts import EventRow
+from resources.row_tables import nothing_to_validate
 from resources.trees import digest_of_content
 from resources.units import Made, PartitionPlan, PlannedUnit, UnitOfWork, UnitState
 from resources.windows import BatchWindow
@@ -99,11 +100,12 @@ class FixityBatch(PartitionBatch):
         for event in self._project.ledger.events(window=key, event_type=EventType.FIXITY.value):
             done[event.content_digest] = None
             yield _unit(event.content_digest, period, event.period or key)
+        known: set[str] = set()
         for digest, since in self._contents():
+            known.add(digest)
             if digest not in done and is_due(digest, period, known_since=since, now=now):
                 yield _unit(digest, period, key)
         if period.start <= now < period.end:
-            known = {digest for digest, _ in self._contents()}
             last = last_checks(self._project, now=now)
             failing = {digest for digest, event in last.items() if event.outcome == "fail"}
             for digest in sorted((failing | self._suspects) & known):

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assets.digitization.capturing import list_masters
 from assets.digitization.copies import window_units
 from assets.digitization.manifest import MANIFEST_VERSION, write_manifest
 from assets.digitization.masters import Master, MasterListing, captured_master
 from assets.digitization.shape import COPIES, MANIFEST
-from assets.keyed_table import check_keyed_table
+from assets.keyed_table import keyed_table_unit
 from assets.survey import source_fingerprint
-from assets.window_batch import WindowBatch, window_unit
+from assets.window_batch import WindowBatch
 from assets.window_plan import bring_up_to_date
 from resources.keys import digest_of
 from resources.units import PartitionPlan, UnitOfWork
@@ -84,23 +83,15 @@ def _refresh(project: DigitizationProject, window: str, listing: MasterListing, 
 
 def manifest_work(window: str, masters: Sequence[Master]) -> UnitOfWork:
     """The unit of work that writes one window's manifest."""
-    ingredients: dict[str, Any] = {
-        "operation": MANIFEST,
-        "version": MANIFEST_VERSION,
-        "settings": {},
-        "destination": {"window": window},
-        "inputs": fingerprint(masters),
-    }
-    keyed = window_unit(
+    return keyed_table_unit(
         MANIFEST,
         f"{MANIFEST}/{window}.parquet",
-        ingredients,
-        work=partial(write_manifest, tuple(masters), ""),
-        validate=partial(check_keyed_table, ""),
-        source="ledger",
+        window=window,
+        version=MANIFEST_VERSION,
+        inputs=fingerprint(masters),
+        rows=tuple(masters),
+        write=write_manifest,
     )
-    key = keyed.unit.key
-    return UnitOfWork(keyed.unit, partial(write_manifest, tuple(masters), key), partial(check_keyed_table, key), replaces=True)
 
 
 def manifest_batch(project: DigitizationProject, windows: Iterable[str], listing: MasterListing) -> WindowBatch:

@@ -75,10 +75,6 @@ def record_report(task: ReportTask, path: Path) -> Made:
     return Made(metrics=metrics, rows=tuple(rows), revision=revision)
 
 
-def nothing_to_validate(path: Path) -> None:
-    """A row is checked by its table."""
-
-
 def _observed(task: ReportTask, taken: str | None) -> str:
     """The token that the next plan will be told while the content stays as it is; empty where the source gives none.
 

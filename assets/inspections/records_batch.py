@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from assets.inspections.records import ReportTask, nothing_to_validate, record_report
+from assets.inspections.records import ReportTask, record_report
 from assets.inspections.shape import RECORDS
 from assets.inspections.stock import WindowStock, take_stock
 from assets.partition_batch import StockedBatch
 from resources.ledger import UnitRow
+from resources.row_tables import nothing_to_validate
 from resources.units import UnitOfWork
 
 if TYPE_CHECKING:

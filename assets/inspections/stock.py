@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assets.inspections.fetching import version_tokens
 from assets.inspections.listing import ListedReport, ReportListing
 from assets.inspections.planning import Answer, Known, Token, identity, known_of, planned_unit
 from assets.inspections.shape import MANIFEST, RECORDS
 from assets.inspections.table import LIST_SCHEMA, LIST_VERSION, list_rows, list_uri
-from assets.keyed_table import check_keyed_table, write_keyed_table
+from assets.keyed_table import keyed_table_unit, write_keyed_table
 from assets.survey import source_fingerprint
-from assets.window_batch import WindowBatch, window_unit
+from assets.window_batch import WindowBatch
 from assets.window_plan import bring_up_to_date
 from resources.errors import TransientError
-from resources.keys import digest_of, unit_key
+from resources.keys import digest_of
 from resources.ledger.leavers import GONE
 from resources.units import Metrics, PartitionPlan, UnitOfWork
 
@@ -111,22 +110,14 @@ def _as_it_was(project: InspectionsProject, window: str, listing: ReportListing)
 
 def list_work(window: str, reports: Sequence[ListedReport]) -> UnitOfWork:
     """The unit of work that writes one window's list of reports."""
-    rows = list_rows(reports)
-    ingredients: dict[str, Any] = {
-        "operation": MANIFEST,
-        "version": LIST_VERSION,
-        "settings": {},
-        "destination": {"window": window},
-        "inputs": rows,
-    }
-    key = unit_key(**ingredients)
-    return window_unit(
+    return keyed_table_unit(
         MANIFEST,
         list_uri(window),
-        ingredients,
-        work=partial(write_list, tuple(reports), key),
-        validate=partial(check_keyed_table, key),
-        source="ledger",
+        window=window,
+        version=LIST_VERSION,
+        inputs=list_rows(reports),
+        rows=tuple(reports),
+        write=write_list,
     )
 
 

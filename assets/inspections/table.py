@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,9 @@ import pyarrow as pa
 
 from assets.inspections.listing import ListedReport
 from assets.inspections.shape import MANIFEST, RECORDS, TABLE
-from assets.keyed_table import check_keyed_table, write_keyed_table
-from assets.window_batch import WindowBatch, window_unit
-from resources.keys import canonical, digest_of, unit_key
+from assets.keyed_table import keyed_table_unit, write_keyed_table
+from assets.window_batch import WindowBatch
+from resources.keys import canonical, digest_of
 from resources.ledger import UnitRow
 from resources.ledger.facts import RecordRow
 from resources.units import Metrics, UnitOfWork, UnitState
@@ -103,22 +102,15 @@ def table_batch(project: InspectionsProject, windows: Sequence[str], rows: Itera
 
 
 def _table_work(window: str, records: Sequence[StandingRecord]) -> UnitOfWork:
-    rows = [_record_row(one) for one in records]
-    ingredients: dict[str, Any] = {
-        "operation": TABLE,
-        "version": TABLE_VERSION,
-        "settings": {},
-        "destination": {"window": window},
-        "inputs": [digest_of(row) for row in rows],
-    }
-    key = unit_key(**ingredients)
-    return window_unit(
+    rows = tuple(_record_row(one) for one in records)
+    return keyed_table_unit(
         TABLE,
         table_uri(window),
-        ingredients,
-        work=partial(write_table, tuple(rows), key),
-        validate=partial(check_keyed_table, key),
-        source="ledger",
+        window=window,
+        version=TABLE_VERSION,
+        inputs=[digest_of(row) for row in rows],
+        rows=rows,
+        write=write_table,
     )
 
 

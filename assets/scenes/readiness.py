@@ -34,13 +34,14 @@ def unusable(entries: Sequence[Entry]) -> Obstacle | None:
         if entry.found is not None:
             reason = f"{entry.uri!r}: file: found {entry.found}; allowed: a file, or a link to one"
             return Obstacle(SceneVerdict.REJECTED, ErrorKind.UNREADABLE, reason)
-        if not _is_utf8(entry.relative):
+        if not is_utf8(entry.relative):
             reason = f"{entry.uri!r}: file name: found bytes that are not UTF-8; allowed: a name in UTF-8; rename the file"
             return Obstacle(SceneVerdict.REJECTED, ErrorKind.UNREADABLE, reason)
     return None
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
+    """Whether a file name, as the system gives it, is text: a name in other bytes could not be written down."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
