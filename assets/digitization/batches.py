@@ -15,8 +15,8 @@ from pathlib import Path
 
 from assets.digitization.batch_manifest import BatchManifest, is_manifest_part, read_batch_manifest
 from assets.digitization.masters import MasterVerdict
-from assets.scenes.listing import Entry, list_source
-from assets.scenes.model import Stranger
+from assets.sources.listing import Entry, list_source
+from assets.sources.names import Stranger
 from resources.config_digitization import DigitizationConfig, SourceConfig
 from resources.errors import UnitRejected
 
@@ -48,7 +48,7 @@ class Readiness:
 
 def list_batches(config: DigitizationConfig) -> tuple[dict[str, Batch], tuple[Stranger, ...]]:
     """All batches by name, and what lies in the source and is no master. Raises `EnvironmentUnfit` (SOURCE_MISSING)."""
-    listing = list_source(config.source_dir, recursive=True, is_scene_name=lambda _: False)
+    listing = list_source(config.source_dir, recursive=True, is_input_name=lambda _: False)
     strangers = list(listing.strangers)
     batches: dict[str, Batch] = {}
     for entry in listing.entries.values():

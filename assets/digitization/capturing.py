@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 from assets.digitization.batches import Batch, Readiness, list_batches, readiness
 from assets.digitization.identification import MasterLimits, identify
 from assets.digitization.masters import Master, MasterListing, MasterVerdict, captured_master
-from assets.scenes.listing import Entry
-from assets.scenes.model import path_of
-from assets.scenes.pinning import Digests, digest_entries
-from assets.scenes.readiness import is_utf8
+from assets.sources.listing import Entry
+from assets.sources.names import is_utf8, path_of
+from assets.sources.pinning import Digests, digest_entries
 from resources.errors import ErrorKind
 from resources.ledger.facts import Capture
 

@@ -26,7 +26,7 @@ from assets.digitization.identification import MasterLimits
 from assets.digitization.masters import NOT_TAKEN_IN, Master, first_of_each
 from assets.digitization.model import MasterFacts
 from assets.digitization.shape import COPIES
-from assets.scenes.model import path_of
+from assets.sources.names import path_of
 from resources.config_digitization import DigitizationConfig
 from resources.errors import ConfigurationError, ErrorKind, UnitRejected
 from resources.keys import SHORT_KEY_LENGTH, digest_file, unit_key

@@ -21,7 +21,7 @@ from assets.digitization.masters import MasterVerdict
 from assets.digitization.shape import COPIES, FIXITY
 from assets.digitization.slots import is_due
 from assets.partition_batch import PartitionBatch
-from assets.scenes.model import path_of
+from assets.sources.names import path_of
 from resources.errors import EnvironmentUnfit, ErrorKind
 from resources.ledger import UnitRow
 from resources.ledger.facts import EventRow

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from assets.digitization.model import MasterFacts
-from assets.scenes.model import Stranger
+from assets.sources.names import Stranger
 from resources.errors import ErrorKind
 from resources.ledger.facts import Capture
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assets.inspections.fetch_model import FetchLimits
+from assets.fetch.model import FetchLimits
 from resources.config_inspections import InspectionsConfig
 
 

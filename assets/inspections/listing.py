@@ -16,9 +16,9 @@ from fnmatch import translate
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from assets.inspections.fetch_index import list_index
-from assets.inspections.fetch_model import FetchLimits
-from assets.inspections.fetch_uris import host_of, local_path, redacted, scheme_of
+from assets.fetch.index import list_index
+from assets.fetch.model import FetchLimits
+from assets.fetch.uris import host_of, local_path, redacted, scheme_of
 from assets.inspections.periods import ALLOWED, period_start
 from assets.inspections.source_uris import canonical_uri, report_key
 from assets.inspections.tables import BadRow, TableUnreadable, read_table

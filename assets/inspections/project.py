@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from assets.fetch.host_slots import HostSlots
+from assets.fetch.model import FetchLimits
 from assets.inspections.fetch_limits import limits_of
-from assets.inspections.fetch_model import FetchLimits
-from assets.inspections.host_slots import HostSlots
 from assets.inspections.shape import RECORDS
 from assets.outlook import Outlook
 from assets.project import Project

@@ -42,7 +42,7 @@ def _rules(config: InspectionsConfig) -> str:
 
 
 def _places(config: InspectionsConfig) -> str:
-    from assets.inspections.host_slots import HostSlots
+    from assets.fetch.host_slots import HostSlots
 
     folder = config.state_dir / "host-slots"
     try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assets.inspections.fetching import FetchLimits, HostSlots, fetch, version_token
+from assets.fetch.fetching import FetchLimits, HostSlots, fetch, version_token
 from assets.inspections.listing import ListedReport
 from assets.inspections.planning import TABLE, true_revision
 from assets.inspections.record import EXTRACTION_VERSION, ExtractionRules, extract_report

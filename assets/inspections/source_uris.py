@@ -7,7 +7,7 @@ RFC 3986, 6.2.2 and 6.2.3, for web addresses; nothing is asked of a network or a
 - Secrets do not enter a key, for they change where the document does not: user name and password are dropped, and so are the
   parameters of signed addresses (S3, Google, Azure, CloudFront) and those whose name can only be a credential's (`token`,
   `api_key`, ...). A name that may as well tell one document from another (`key`, `code`, `id`) is kept: show an address by
-  `fetch_uris.redacted`, never as it is here.
+  `assets.fetch.uris.redacted`, never as it is here.
 - Object stores: scheme in lower case and under one name; the object's name is taken byte by byte, as the store does.
 - Local files: inside `root`, the project's folder, `file:` and the path from there, so that a project may be moved; outside,
   `file://` and the whole path. By the path alone: links are not followed.
@@ -21,7 +21,7 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from assets.inspections.fetch_uris import WEB, local_path, redacted, scheme_of, split
+from assets.fetch.uris import WEB, local_path, redacted, scheme_of, split
 from resources.errors import ErrorKind, UnitRejected
 from resources.keys import unit_key
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.inspections.fetching import version_tokens
+from assets.fetch.fetching import version_tokens
 from assets.inspections.listing import ListedReport, ReportListing
 from assets.inspections.planning import Answer, Known, Token, identity, known_of, planned_unit
 from assets.inspections.shape import MANIFEST, RECORDS

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.inspections.fetch_uris import redacted, scheme_of
+from assets.fetch.uris import redacted, scheme_of
 from resources.errors import UnitRejected
 
 _BYTES_MOST = 64 << 20

@@ -19,13 +19,14 @@ from assets.grid import read_area
 from assets.scenes.fitness import band_digest, bands_of_part, fault_of, united
 from assets.scenes.grouping import Candidate, Part, group
 from assets.scenes.inspection import Finding, Inspector, Limits
-from assets.scenes.listing import Entry, Listing, list_source
-from assets.scenes.model import BandRef, Scene, SceneListing, SceneVerdict, Stranger, path_of, uri_of
+from assets.scenes.model import BandRef, Scene, SceneListing, SceneVerdict
 from assets.scenes.naming import DoneMarker, compile_patterns, first_match
-from assets.scenes.pinning import Digests, PinBook, digest_entries
 from assets.scenes.readiness import Obstacle, incomplete, unmarked, unsettled, unusable
 from assets.scenes.stac_items import ITEM_BYTES_MOST, Item, read_item
 from assets.scenes.timing import Moment, moment_before_reading, moment_by_tags, untimely
+from assets.sources.listing import Entry, Listing, list_source
+from assets.sources.names import Stranger, path_of, uri_of
+from assets.sources.pinning import Digests, PinBook, digest_entries
 from resources.config_scenes import ScenesConfig
 from resources.errors import EnvironmentUnfit, ErrorKind
 from resources.keys import digest_of
@@ -97,7 +98,7 @@ class _Look:
         found = list_source(
             self.source_dir,
             recursive=self.config.source.recursive,
-            is_scene_name=lambda path: first_match(self.patterns, path) is not None,
+            is_input_name=lambda path: first_match(self.patterns, path) is not None,
         )
         if found.is_empty and (known := len(self.pins.all_pins())):
             raise EnvironmentUnfit(

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from assets.scenes.listing import Entry, Listing
-from assets.scenes.model import uri_of
 from assets.scenes.naming import DoneMarker, NamePattern, first_match
 from assets.scenes.sidecars import sidecar_names
 from assets.scenes.stac_items import BandPlace, Item, bands_of, local_path
+from assets.sources.listing import Entry, Listing
+from assets.sources.names import uri_of
 from resources.errors import ErrorKind
 
 

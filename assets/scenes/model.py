@@ -1,13 +1,12 @@
 """What is known of a scene: its bands, where it lies, when it was taken, and whether it may be used.
 
 Belongs here: values only, picklable and turned into plain JSON and back without loss. Nothing here opens a raster. File names are
-held as uris: POSIX paths relative to the source folder in which every byte that text cannot hold is escaped, one to one.
+held as uris (`assets.sources.names`).
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -18,6 +17,7 @@ from typing import Any
 import shapely
 from shapely.geometry.base import BaseGeometry
 
+from assets.sources.names import Stranger, path_of
 from resources.errors import ErrorKind
 
 Affine6 = tuple[float, float, float, float, float, float]
@@ -163,14 +163,6 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
-    """Something in the source folder that is no scene: its uri and why it was left alone."""
-
-    uri: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class SceneListing:
     """Everything that one look at the source found, in a stable order. Nothing that was seen is left out."""
 
@@ -188,35 +180,6 @@ class SceneListing:
     def accepted(self) -> tuple[Scene, ...]:
         """The scenes that may be used for tiles."""
         return self.with_verdict(SceneVerdict.ACCEPTED)
-
-
-def uri_of(relative: str) -> str:
-    """The uri of a path relative to the source folder: percent-escapes `%`, what does not print and what is not UTF-8.
-
-    One to one, so two files never share a uri; text that people write (spaces, quotes, accents, emoji) stays as it is.
-    """
-    if relative.isprintable() and "%" not in relative:
-        return relative
-    return "".join(
-        char
-        if char.isprintable() and char != "%"
-        else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
-        for char in relative
-    )
-
-
-def relative_of(uri: str) -> str:
-    """The path that `uri_of` escaped."""
-    raw = re.sub(rb"%([0-9A-F]{2})", lambda match: bytes.fromhex(match[1].decode("ascii")), uri.encode("utf-8"))
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def path_of(uri: str, source_dir: Path | str) -> Path:
-    """The file of a uri in the source folder. Raises `ValueError` for a uri that would leave the folder; not to be retried."""
-    relative = relative_of(uri)
-    if relative.startswith("/") or ".." in relative.split("/") or "\0" in relative:
-        raise ValueError(f"{uri!r} leaves the source folder")
-    return Path(source_dir) / relative
 
 
 def band_path(band: BandRef, source_dir: Path | str) -> Path:

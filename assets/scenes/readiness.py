@@ -11,10 +11,11 @@ from datetime import datetime
 
 from assets.scenes.fitness import names_of
 from assets.scenes.grouping import Candidate
-from assets.scenes.listing import Entry
 from assets.scenes.model import SceneVerdict
 from assets.scenes.naming import DoneMarker
-from assets.scenes.pinning import is_pinned
+from assets.sources.listing import Entry
+from assets.sources.names import is_utf8
+from assets.sources.pinning import is_pinned
 from resources.errors import ErrorKind
 from resources.ledger.rows import FilePin
 
@@ -38,15 +39,6 @@ def unusable(entries: Sequence[Entry]) -> Obstacle | None:
             reason = f"{entry.uri!r}: file name: found bytes that are not UTF-8; allowed: a name in UTF-8; rename the file"
             return Obstacle(SceneVerdict.REJECTED, ErrorKind.UNREADABLE, reason)
     return None
-
-
-def is_utf8(name: str) -> bool:
-    """Whether a file name, as the system gives it, is text: a name in other bytes could not be written down."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def unmarked(

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from assets.scenes.model import uri_of
+from assets.sources.names import uri_of
 
 ITEM_BYTES_MOST = 4 << 20
 _RASTER_NAMES = (".tif", ".tiff", ".jp2")

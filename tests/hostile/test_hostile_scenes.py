@@ -309,7 +309,7 @@ def test_bad_input_gets_its_verdict_and_message(made: SceneListing, name: str) -
 
 
 def scene_of(listing: SceneListing, name: str) -> Scene:
-    from assets.scenes.model import uri_of
+    from assets.sources.names import uri_of
 
     (scene,) = [scene for scene in listing.scenes if scene.uris == (uri_of(f"{name}_20200101.tif"),)]
     return scene
@@ -453,7 +453,7 @@ def test_an_unreadable_file_stops_no_other(tmp_path: Path) -> None:
 
 
 def _check_unreadable(root: Path) -> None:
-    from assets.scenes.pinning import MemoryPins
+    from assets.sources.pinning import MemoryPins
 
     write_raster(root / "scenes" / "open_20200101.tif")
     config, book = source_config(root), MemoryPins()

@@ -17,9 +17,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from assets.inspections import fetch_uris
-from assets.inspections.fetch_verdicts import of_status, retry_after_s
-from assets.inspections.fetching import FetchLimits, HostSlots, fetch, list_index, redacted, version_token, version_tokens
+from assets.fetch import uris
+from assets.fetch.fetching import FetchLimits, HostSlots, fetch, list_index, redacted, version_token, version_tokens
+from assets.fetch.verdicts import of_status, retry_after_s
 from resources.errors import EnvironmentUnfit, ErrorKind, TransientError, UnitRejected, Verdict
 from resources.verdicts import Failure, classify
 from tests.support import faulty_http as answers
@@ -256,7 +256,7 @@ def test_a_missing_package_stops_the_run_and_is_named(target: Path) -> None:
 
 def test_a_redirect_into_this_machine_from_outside_is_not_followed() -> None:
     """A server elsewhere cannot make this machine ask itself, or its cloud for credentials."""
-    from assets.inspections.fetch_http import _next
+    from assets.fetch.http import _next
 
     for inner in ("http://127.0.0.1/x", "http://169.254.169.254/latest", "http://localhost/x", "http://[::1]/x"):
         with pytest.raises(UnitRejected):
@@ -513,7 +513,7 @@ def test_a_full_disk_is_not_the_sources_fault(server: FaultyHttp, tmp_path: Path
 
 def test_objects_come_through_the_same_door(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fsspec serves is fetched, listed and bounded as the rest (its store in memory stands for one far away)."""
-    monkeypatch.setitem(fetch_uris.STORES, "memory", "fsspec")
+    monkeypatch.setitem(uris.STORES, "memory", "fsspec")
     store = fsspec.filesystem("memory")
     store.pipe("/bucket/a/r1.pdf", CONTENT)
     store.pipe("/bucket/r2.pdf", CONTENT)

@@ -20,7 +20,7 @@ from affine import Affine
 from assets.scenes.discovery import find_scenes
 from assets.scenes.inspection import Inspector, Limits
 from assets.scenes.model import Scene, SceneListing
-from assets.scenes.pinning import MemoryPins, PinBook
+from assets.sources.pinning import MemoryPins, PinBook
 from resources.config import Config, load_config
 from resources.gdal_safety import safe_env
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from assets.forecast import WindowForecast
-from assets.scenes.model import Scene, SceneListing, SceneVerdict, Stranger
+from assets.scenes.model import Scene, SceneListing, SceneVerdict
 from assets.scenes_survey import NO_SCENE, not_used
+from assets.sources.names import Stranger
 from assets.survey import LeftOut
 from pipelines.cli.plan import LEFT_OUT_SHOWN, _is_empty, _print_left_out
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.inspections.fetch_model import FetchLimits
+from assets.fetch.model import FetchLimits
 from assets.inspections.listing import ReportListing, list_reports
 from assets.inspections.periods import period_start
 from assets.inspections.record import rules_of

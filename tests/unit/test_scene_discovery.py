@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from assets.scenes.model import SceneVerdict, band_path, file_changed
-from assets.scenes.pinning import MemoryPins
+from assets.sources.pinning import MemoryPins
 from resources.errors import ConfigurationError, EnvironmentUnfit, ErrorKind
 from resources.ledger import Ledger
 from tests.support.sources import NOW, SHARED, declare, look, only, source_config, touch, write_raster

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.scenes.model import path_of, relative_of, uri_of
 from assets.scenes.naming import DoneMarker, NamePattern, compile_patterns, first_match
+from assets.sources.names import path_of, relative_of, uri_of
 from resources.errors import ConfigurationError
 
 COLLECTION_1 = "{sensor}_{level}_{path_row}_{date:%Y%m%d}_{made}_{collection}_{tier}_{band}.TIF"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assets.scenes.model import Scene, SceneListing, SceneVerdict, Stranger
+from assets.scenes.model import Scene, SceneListing, SceneVerdict
 from assets.scenes_survey import survey_of
+from assets.sources.names import Stranger
 from assets.stock import manifest_fingerprint
 from assets.survey import NOTHING, LeftOut, Survey
 

@@ -23,9 +23,9 @@ import aiohttp
 import yarl
 from fsspec.implementations.http import HTTPFileSystem
 
-from assets.inspections.fetch_model import Fetched, FetchLimits
-from assets.inspections.fetch_uris import WEB, host_of, is_inner, is_signed, redacted, split
-from assets.inspections.fetch_verdicts import of_status, too_large, transient
+from assets.fetch.model import Fetched, FetchLimits
+from assets.fetch.uris import WEB, host_of, is_inner, is_signed, redacted, split
+from assets.fetch.verdicts import of_status, too_large, transient
 from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, UnitRejected
 
 CHUNK_BYTES = 1 << 18
@@ -211,9 +211,7 @@ def _url(uri: str) -> yarl.URL:
     try:
         return yarl.URL(uri, encoded=_PRINTABLE.fullmatch(uri) is not None)
     except ValueError:
-        raise UnitRejected(
-            f"not a web address: {redacted(uri)}; mend it where the report is listed", kind=ErrorKind.UNREADABLE
-        ) from None
+        raise UnitRejected(f"not a web address: {redacted(uri)}; mend it where it is listed", kind=ErrorKind.UNREADABLE) from None
 
 
 def _next(here: str, location: str | None) -> str:
@@ -243,7 +241,7 @@ def _meaning(error: BaseException, uri: str, limits: FetchLimits) -> TilewrightE
     """The error that an exception of the HTTP library stands for, by its type."""
     shown, host = redacted(uri), host_of(uri)
     if isinstance(error, aiohttp.InvalidURL | UnicodeError):
-        return UnitRejected(f"not a web address: {shown}; mend it where the report is listed", kind=ErrorKind.UNREADABLE)
+        return UnitRejected(f"not a web address: {shown}; mend it where it is listed", kind=ErrorKind.UNREADABLE)
     if isinstance(error, TimeoutError):
         bounds = f"connect {limits.connect_s:g} s, silence {limits.read_s:g} s, in all {limits.total_s:g} s"
         return transient(f"{host} took too long with {shown} ({bounds})", kind=ErrorKind.TIMEOUT)

@@ -25,14 +25,14 @@ _SECRET_LENGTH = 40
 
 
 def scheme_of(uri: str) -> str:
-    """The scheme in lower case; "file" for a plain path. Raises `UnitRejected` for a scheme that reports are not taken from."""
+    """The scheme in lower case; "file" for a plain path. Raises `UnitRejected` for a scheme that nothing is taken from."""
     found = _SCHEME.match(uri)
     scheme = found[1].lower() if found else "file"
     if scheme == "file" or scheme in WEB or scheme in STORES:
         return scheme
     known = ", ".join(["file", *sorted(WEB), *STORES])
     raise UnitRejected(
-        f"reports are not taken from {scheme}: addresses ({redacted(uri)}); known are {known}", kind=ErrorKind.UNREADABLE
+        f"nothing is taken from {scheme}: addresses ({redacted(uri)}); known are {known}", kind=ErrorKind.UNREADABLE
     )
 
 
@@ -42,9 +42,7 @@ def split(uri: str) -> SplitResult:
         parts = urlsplit(uri)
         _ = parts.port
     except ValueError:
-        raise UnitRejected(
-            f"not an address: {redacted(uri)}; mend it where the report is listed", kind=ErrorKind.UNREADABLE
-        ) from None
+        raise UnitRejected(f"not an address: {redacted(uri)}; mend it where it is listed", kind=ErrorKind.UNREADABLE) from None
     return parts
 
 

@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from assets.scenes.listing import Entry
-from assets.scenes.model import path_of
+from assets.sources.listing import Entry
+from assets.sources.names import path_of
 from resources.errors import ErrorKind
 from resources.keys import digest_stream
 from resources.ledger.rows import FilePin

@@ -1,7 +1,7 @@
 """What lies in the source folder: one look at its tree, without opening or following anything.
 
 Links to files are followed, since people build sources of them; links to folders are not, since they make loops. Whatever cannot
-be a scene file (a folder or a pipe under a scene's name, a link to nothing) is listed with what was found, never passed over.
+be an input (a folder or a pipe under the name of one, a link to nothing) is listed with what was found, never passed over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assets.scenes.model import Stranger, uri_of
+from assets.sources.names import Stranger, uri_of
 from resources.errors import EnvironmentUnfit, ErrorKind
 
 
@@ -58,8 +58,8 @@ class Listing:
         return not self.entries and not self.strangers
 
 
-def list_source(source_dir: Path, *, recursive: bool, is_scene_name: Callable[[str], bool]) -> Listing:
-    """Everything in the source folder. `is_scene_name` says of a relative path whether a pattern matches it.
+def list_source(source_dir: Path, *, recursive: bool, is_input_name: Callable[[str], bool]) -> Listing:
+    """Everything in the source folder. `is_input_name` says of a relative path whether a pattern matches it.
 
     Raises `EnvironmentUnfit` (SOURCE_MISSING; a person must act) when the folder is not there or cannot be read.
     """
@@ -82,7 +82,7 @@ def list_source(source_dir: Path, *, recursive: bool, is_scene_name: Callable[[s
             if item.name.startswith("."):
                 listing.strangers.append(Stranger(uri_of(relative), "hidden (its name begins with a dot)"))
                 continue
-            if item.is_dir(follow_symlinks=False) and not is_scene_name(relative):
+            if item.is_dir(follow_symlinks=False) and not is_input_name(relative):
                 if recursive:
                     folders.append(relative)
                 continue

@@ -14,15 +14,15 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from assets.inspections.fetch_files import local_token, object_token
-from assets.inspections.fetch_model import FetchLimits
-from assets.inspections.fetch_uris import WEB, host_of, scheme_of
-from assets.inspections.host_slots import HostSlots
+from assets.fetch.files import local_token, object_token
+from assets.fetch.host_slots import HostSlots
+from assets.fetch.model import FetchLimits
+from assets.fetch.uris import WEB, host_of, scheme_of
 from resources.errors import TransientError
 from resources.verdicts import Failure, classify
 
 if TYPE_CHECKING:
-    from assets.inspections.fetch_http import Web
+    from assets.fetch.http import Web
 
 _UNWELL_AFTER = 5
 
@@ -43,7 +43,7 @@ def version_tokens(
 
     `threads` ask at once, over one session; memory does not grow with the number of addresses. A host that failed several times
     in a row is not asked again: its other addresses get its last failure, so that a dead host costs a few time-outs and not one
-    for each report.
+    for each.
     """
     waiting: deque[tuple[str, Future[str | Failure | None]]] = deque()
     with _Asking(limits, slots) as asking, ThreadPoolExecutor(threads, thread_name_prefix="tokens") as pool:
@@ -112,7 +112,7 @@ class _Asking:
         with self._guard:
             if self._web is None:
                 # the HTTP library takes its time to load, and a project of local files never needs it
-                from assets.inspections.fetch_http import web_session
+                from assets.fetch.http import web_session
 
                 self._web = self._stack.enter_context(web_session(self._limits))
             return self._web

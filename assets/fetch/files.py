@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 
 import fsspec
 
-from assets.inspections.fetch_model import Fetched, FetchLimits
-from assets.inspections.fetch_uris import STORES, host_of, local_path, redacted, scheme_of
-from assets.inspections.fetch_verdicts import not_found, too_large, transient
+from assets.fetch.model import Fetched, FetchLimits
+from assets.fetch.uris import STORES, host_of, local_path, redacted, scheme_of
+from assets.fetch.verdicts import not_found, too_large, transient
 from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, TransientError, UnitRejected
 
 _CHUNK_BYTES = 1 << 20
@@ -134,7 +134,7 @@ def _found(uri: str, limits: FetchLimits) -> tuple[Path, os.stat_result]:
     real = Path(os.path.realpath(path))
     homes = [folder for folder in limits.folders if real.is_relative_to(os.path.realpath(folder))]
     if limits.folders and not homes:
-        raise UnitRejected(f"{redacted(uri)} is outside the folders that reports may come from", kind=ErrorKind.UNREADABLE)
+        raise UnitRejected(f"{redacted(uri)} is outside the folders that content may come from", kind=ErrorKind.UNREADABLE)
     try:
         there = path.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The content of a report into a local file, from any scheme, within limits, with a verdict for each way to fail.
+"""Content at an address into a local file, from any scheme, within limits, with a verdict for each way to fail.
 
 `fetch` takes the content, `version_token(s)` ask whether it is still the same, `list_index` lists what a folder, prefix or
 index page holds. Nothing here tries twice: the engine does, by the verdict. A target is removed when taking failed; one that a
@@ -10,12 +10,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from assets.inspections.fetch_files import take_local, take_object
-from assets.inspections.fetch_index import list_index
-from assets.inspections.fetch_model import Fetched, FetchLimits
-from assets.inspections.fetch_tokens import version_token, version_tokens
-from assets.inspections.fetch_uris import WEB, host_of, redacted, scheme_of
-from assets.inspections.host_slots import HostSlots
+from assets.fetch.files import take_local, take_object
+from assets.fetch.host_slots import HostSlots
+from assets.fetch.index import list_index
+from assets.fetch.model import Fetched, FetchLimits
+from assets.fetch.tokens import version_token, version_tokens
+from assets.fetch.uris import WEB, host_of, redacted, scheme_of
 
 __all__ = ["FetchLimits", "Fetched", "HostSlots", "fetch", "list_index", "redacted", "version_token", "version_tokens"]
 
@@ -38,7 +38,7 @@ def fetch(uri: str, target: Path, *, limits: FetchLimits, slots: HostSlots | Non
             if scheme not in WEB:
                 return take_object(uri, target, limits=limits)
             # loaded where it is used: a project of local files never needs it
-            from assets.inspections.fetch_http import web_session
+            from assets.fetch.http import web_session
 
             return held.enter_context(web_session(limits)).take(uri, target)
     except BaseException:

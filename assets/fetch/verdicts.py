@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from assets.inspections.fetch_model import FetchLimits
-from assets.inspections.fetch_uris import host_of, redacted
+from assets.fetch.model import FetchLimits
+from assets.fetch.uris import host_of, redacted
 from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, TransientError, UnitRejected
 
 _TRANSIENT = frozenset({408, 425, 429})
@@ -25,7 +25,7 @@ def of_status(status: int, uri: str, *, headers: Mapping[str, str], limits: Fetc
         who = "the proxy on the way to it" if status == 407 else host
         return EnvironmentUnfit(
             f"{who} refused the credentials for {shown} (status {status}); "
-            f"renew them in the address of the report or in ~/.netrc (machine {host.rpartition(':')[0]})",
+            f"renew them in its address or in ~/.netrc (machine {host.rpartition(':')[0]})",
             kind=ErrorKind.CREDENTIALS_REFUSED,
         )
     if status in _GONE:

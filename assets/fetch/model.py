@@ -12,7 +12,7 @@ class FetchLimits:
 
     `connect_s` bounds name lookup, connection and TLS together, `read_s` the silence between two reads, `total_s` everything
     from the first request to the last byte, redirects included: a source that drips stays within `read_s` for ever. `folders`:
-    local folders that reports may come from; a local path outside them is refused. None given: any local path.
+    local folders that content may come from; a local path outside them is refused. None given: any local path.
     """
 
     max_bytes: int = 200_000_000

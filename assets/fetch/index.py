@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from assets.inspections.fetch_files import object_store, store_errors
-from assets.inspections.fetch_model import FetchLimits
-from assets.inspections.fetch_uris import WEB, host_of, local_path, redacted, scheme_of
+from assets.fetch.files import object_store, store_errors
+from assets.fetch.model import FetchLimits
+from assets.fetch.uris import WEB, host_of, local_path, redacted, scheme_of
 from resources.errors import EnvironmentUnfit, ErrorKind, UnitRejected
 
 
@@ -20,7 +20,7 @@ def list_index(uri: str, pattern: str, *, limits: FetchLimits | None = None) -> 
 
     A web address is an HTML page whose links are read: those on the same host and scheme, of that page alone. A folder or
     prefix is read with all below it, hidden names left out. Raises `EnvironmentUnfit` when there is nothing to list (it is the
-    source, not a report, that is missing), `TransientError` when it does not answer.
+    source that is missing), `TransientError` when it does not answer.
     """
     bounds = limits or FetchLimits()
     scheme = scheme_of(uri)
@@ -32,7 +32,7 @@ def list_index(uri: str, pattern: str, *, limits: FetchLimits | None = None) -> 
         else:
             found = _objects(uri)
     except UnitRejected as error:
-        raise EnvironmentUnfit(f"no list of reports: {error.message}", kind=ErrorKind.SOURCE_MISSING) from error
+        raise EnvironmentUnfit(f"nothing to list: {error.message}", kind=ErrorKind.SOURCE_MISSING) from error
     return sorted({one for one in found if fnmatchcase(_name(one), pattern)})
 
 
@@ -61,7 +61,7 @@ def _objects(uri: str) -> list[str]:
 
 
 def _links(uri: str, limits: FetchLimits) -> list[str]:
-    from assets.inspections.fetch_http import web_session
+    from assets.fetch.http import web_session
 
     with tempfile.TemporaryDirectory(prefix="tilewright-index-") as scratch, web_session(limits) as web:
         page = Path(scratch, "index.html")
