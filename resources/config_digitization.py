@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from resources.config import Config, Document, ExecutorConfig, Section
+from resources.schemes import STORES, is_object_address
 
 
 class SourceConfig(Section):
     """Where masters are found, and when a batch of them is whole."""
 
-    uri: str = Field("masters", description="folder that holds a folder for each batch; relative to the configuration file")
+    uri: str = Field(
+        "masters",
+        description="folder that holds a folder for each batch, relative to the configuration file; "
+        "or a prefix in an object store (s3://, gs://, az://)",
+    )
     patterns: tuple[str, ...] = Field(
         ("*.tif", "*.tiff"), min_length=1, description="names (with * and ?, any letter case) of the files that are masters"
     )
@@ -29,6 +34,14 @@ class SourceConfig(Section):
     manifest: Literal["optional", "required"] = Field(
         "optional", description="whether a batch must come with a manifest: manifest.csv, or BagIt's manifest-sha256.txt"
     )
+
+    @field_validator("uri")
+    @classmethod
+    def _is_known_place(cls, uri: str) -> str:
+        if "://" in uri and not is_object_address(uri):
+            known = ", ".join(f"{name}://" for name in STORES)
+            raise ValueError(f"allowed: the path of a folder, or a prefix that begins with one of {known}")
+        return uri
 
 
 class LimitsConfig(Section):
@@ -113,8 +126,13 @@ class DigitizationConfig(Config):
         self.fixity = document.fixity
 
     @property
+    def source_prefix(self) -> str | None:
+        """Prefix in an object store below which masters are found; None where they lie in a folder."""
+        return self.source.uri if is_object_address(self.source.uri) else None
+
+    @property
     def source_dir(self) -> Path:
-        """Folder in which masters are found."""
+        """Folder in which masters are found, where they lie in one."""
         return self.resolve(self.source.uri)
 
     @property
@@ -124,5 +142,5 @@ class DigitizationConfig(Config):
 
     @property
     def input_dirs(self) -> list[Path]:
-        """The folder of masters."""
-        return [self.source_dir]
+        """The folder of masters; none where they lie in an object store."""
+        return [] if self.source_prefix is not None else [self.source_dir]

@@ -109,7 +109,7 @@ def open_raster(
     shown = name or repr(str(path))
     allowed = [driver for driver in drivers if driver in SAFE_DRIVERS]
     with raster_errors(path, input_digest=input_digest, name=name):
-        head = _head(path)
+        head = read_head(path)
         driver = next((driver for driver in allowed if _begins_like(head, driver)), None)
         if driver is None:
             found, kind = _describe(head)
@@ -145,7 +145,7 @@ def raster_errors(path: Path | str, *, input_digest: str = "", name: str | None 
 
 def _judge(path: Path | str, shown: str, error: Exception, input_digest: str) -> Exception:
     try:
-        _head(path)
+        read_head(path)
     except (FileNotFoundError, NotADirectoryError):
         return TransientError(f"{shown}: the file is gone; it was there when the source was listed", kind=ErrorKind.INPUT_CHANGED)
     except PermissionError as refused:
@@ -170,11 +170,13 @@ def _one_line(error: BaseException) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-def _head(path: Path | str) -> bytes:
+def read_head(path: Path | str) -> bytes:
+    """The first bytes of a file, as many as `is_tiff` and `describe_content` look at. Raises `OSError`."""
     with open(path, "rb") as stream:
-        return stream.read(4096)
+        return stream.read(HEAD_BYTES)
 
 
+HEAD_BYTES = 4096
 _TIFF = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _SIGNATURES: dict[str, tuple[bytes, ...]] = {
     "GTiff": _TIFF,
@@ -198,14 +200,14 @@ def _begins_like(head: bytes, driver: str) -> bool:
     return driver == "SRTMHGT" and _describe(head)[1] is ErrorKind.NOT_A_RASTER and b"\0" in head
 
 
-def is_tiff(path: Path | str) -> bool:
-    """Whether a file begins as a TIFF does; what an `.ovr` or `.msk` must be. Raises `OSError`."""
-    return _head(path).startswith(_TIFF)
+def is_tiff(head: bytes) -> bool:
+    """Whether a file of these first bytes is a TIFF; what an `.ovr` or `.msk` must be."""
+    return head.startswith(_TIFF)
 
 
-def describe_content(path: Path | str) -> str:
-    """What a file is by its first bytes, in words for messages. Raises `OSError`."""
-    return _describe(_head(path))[0]
+def describe_content(head: bytes) -> str:
+    """What a file is by its first bytes, in words for messages."""
+    return _describe(head)[0]
 
 
 def _describe(head: bytes) -> tuple[str, ErrorKind]:

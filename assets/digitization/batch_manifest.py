@@ -15,8 +15,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
+from assets.sources.listing import Entry
+from assets.sources.source import Source
 from resources.errors import ErrorKind, UnitRejected
 
 BAGIT = "manifest-sha256.txt"
@@ -53,17 +54,17 @@ def is_manifest_part(path: str) -> bool:
     return _PARTS.fullmatch(path) is not None
 
 
-def read_batch_manifest(folder: Path) -> BatchManifest | None:
-    """The list of a batch; None when it came without one. BagIt's is taken where both are there.
+def read_batch_manifest(files: Mapping[str, Entry], source: Source) -> BatchManifest | None:
+    """The list among the `files` of a batch, by path below it; None when it came without one. BagIt's is taken where both are.
 
-    Raises `UnitRejected` (CORRUPT_INPUT, no retry) when it cannot be understood, and `OSError`.
+    Raises `UnitRejected` (CORRUPT_INPUT, no retry) when it cannot be understood, and what reading from `source` raises.
     """
-    names = sorted(path.name for path in folder.iterdir())
+    names = sorted({path.partition("/")[0] for path in files})
     bagit, info, table = (_only(names, wanted) for wanted in (BAGIT, _BAG_INFO, CSV))
     if bagit is not None:
-        return _bagit(_text(folder / bagit), "" if info is None else _text(folder / info))
+        return _bagit(_text(files, bagit, source), "" if info is None else _text(files, info, source))
     if table is not None:
-        return _csv(_text(folder / table))
+        return _csv(_text(files, table, source))
     other = next((name for name in names if _OTHER_DIGESTS.fullmatch(name)), None)
     if other is not None:
         raise _refused(f"{other}: digests: found a list of another kind alone; allowed: {BAGIT} beside it, or {CSV}")
@@ -78,15 +79,18 @@ def _only(names: list[str], wanted: str) -> str | None:
     return found[0] if found else None
 
 
-def _text(path: Path) -> str:
-    if not path.is_file():
-        raise _refused(f"{path.name}: found no file under that name; allowed: a file, or a link to one")
-    if path.stat().st_size > _BYTES_MOST:
-        raise _refused(f"{path.name}: found {path.stat().st_size} bytes; allowed: {_BYTES_MOST}")
+def _text(files: Mapping[str, Entry], name: str, source: Source) -> str:
+    entry = files.get(name)
+    if entry is None or entry.found is not None:
+        raise _refused(f"{name}: found no file under that name; allowed: a file, or a link to one")
+    if entry.size_bytes > _BYTES_MOST:
+        raise _refused(f"{name}: found {entry.size_bytes} bytes; allowed: {_BYTES_MOST}")
+    with source.open(entry.uri) as stream:
+        content = stream.read(_BYTES_MOST)
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _refused(f"{path.name}: found bytes that are not UTF-8 at {error.start}; allowed: UTF-8") from error
+        raise _refused(f"{name}: found bytes that are not UTF-8 at {error.start}; allowed: UTF-8") from error
 
 
 def _bagit(text: str, info: str) -> BatchManifest:

@@ -6,19 +6,20 @@ else until no file of it has changed for a while, and always until every file th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from assets.digitization.batch_manifest import BatchManifest, is_manifest_part, read_batch_manifest
 from assets.digitization.masters import MasterVerdict
-from assets.sources.listing import Entry, list_source
+from assets.sources.folder import FolderSource
+from assets.sources.listing import Entry
 from assets.sources.names import Stranger
+from assets.sources.objects import ObjectSource
+from assets.sources.source import Source
 from resources.config_digitization import DigitizationConfig, SourceConfig
-from resources.errors import UnitRejected
+from resources.errors import TransientError, UnitRejected
 
 
 @dataclass(slots=True)
@@ -46,78 +47,86 @@ class Readiness:
     moment: datetime | None
 
 
-def list_batches(config: DigitizationConfig) -> tuple[dict[str, Batch], tuple[Stranger, ...]]:
+def source_of(config: DigitizationConfig) -> Source:
+    """Where masters lie, as configured."""
+    return FolderSource(config.source_dir) if config.source_prefix is None else ObjectSource(config.source_prefix)
+
+
+def list_batches(source: Source, config: SourceConfig) -> tuple[dict[str, Batch], tuple[Stranger, ...]]:
     """All batches by name, and what lies in the source and is no master. Raises `EnvironmentUnfit` (SOURCE_MISSING)."""
-    listing = list_source(config.source_dir, recursive=True, is_input_name=lambda _: False)
+    listing = source.listing()
     strangers = list(listing.strangers)
     batches: dict[str, Batch] = {}
     for entry in listing.entries.values():
         name, slash, rest = entry.relative.partition("/")
         if not slash:
-            if not _matches(entry.name, config.source.ignore):
+            if not _matches(entry.name, config.ignore):
                 strangers.append(Stranger(entry.uri, "lies beside the batches' folders; allowed: a folder for each batch"))
             continue
-        _sort_in(batches.setdefault(name, Batch(name)), entry, rest, config.source, strangers)
+        _sort_in(batches.setdefault(name, Batch(name)), entry, rest, config, strangers)
     for batch in batches.values():
-        _read_manifest(batch, config.source_dir)
+        _read_manifest(batch, source)
     return batches, tuple(strangers)
 
 
-def _sort_in(batch: Batch, entry: Entry, rest: str, source: SourceConfig, strangers: list[Stranger]) -> None:
-    if source.done_marker is not None and rest == source.done_marker:
+def _sort_in(batch: Batch, entry: Entry, rest: str, config: SourceConfig, strangers: list[Stranger]) -> None:
+    if config.done_marker is not None and rest == config.done_marker:
         batch.marker = entry
+    elif any(part.startswith(".") for part in rest.split("/")):
+        batch.others.append(entry)
+        strangers.append(Stranger(entry.uri, "hidden (its name begins with a dot)"))
     elif is_manifest_part(rest):
         batch.others.append(entry)
     elif entry.found is not None:
         strangers.append(Stranger(entry.uri, f"found {entry.found}; allowed: a file, or a link to one"))
-    elif _matches(entry.name.casefold(), [pattern.casefold() for pattern in source.patterns]):
+    elif _matches(entry.name.casefold(), [pattern.casefold() for pattern in config.patterns]):
         batch.masters.append(entry)
-    elif not _matches(entry.name, source.ignore):
-        strangers.append(Stranger(entry.uri, f"its name fits none of source.patterns ({', '.join(source.patterns)})"))
+    elif not _matches(entry.name, config.ignore):
+        strangers.append(Stranger(entry.uri, f"its name fits none of source.patterns ({', '.join(config.patterns)})"))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _read_manifest(batch: Batch, source_dir: Path) -> None:
+def _read_manifest(batch: Batch, source: Source) -> None:
+    files = {entry.relative.partition("/")[2]: entry for entry in (*batch.masters, *batch.others)}
     try:
-        batch.manifest = read_batch_manifest(source_dir / batch.name)
+        batch.manifest = read_batch_manifest(files, source)
     except UnitRejected as error:
         batch.manifest_fault = error.message
-    except OSError as error:
+    except (OSError, TransientError) as error:
         # one batch's list, gone or locked at this moment, is not the source's fault: the others are taken
-        batch.manifest_fault = f"cannot be read now ({error.strerror}); looked at again next time"
+        batch.manifest_fault = f"cannot be read now ({error}); looked at again next time"
 
 
-def readiness(batch: Batch, config: DigitizationConfig, *, now: datetime) -> Readiness:
+def readiness(batch: Batch, source: Source, config: SourceConfig, *, now: datetime) -> Readiness:
     """Whether a batch is whole, and its moment: of the manifest, of the done marker, or of its newest file."""
-    source = config.source
     newest = max((entry for entry in (*batch.masters, *batch.others)), key=lambda entry: entry.mtime_ns, default=None)
     shown = batch.marker or newest
     moment = None if shown is None else datetime.fromtimestamp(shown.mtime_ns / 1e9, tz=UTC)
     if batch.manifest_fault:
         return Readiness(MasterVerdict.WAITING, f"manifest of batch {batch.name!r}: {batch.manifest_fault}", moment)
-    if source.manifest == "required" and batch.manifest is None:
+    if config.manifest == "required" and batch.manifest is None:
         wanted = "manifest.csv or manifest-sha256.txt"
         return Readiness(MasterVerdict.WAITING, f"batch {batch.name!r}: manifest: found none; allowed: {wanted}", moment)
-    if source.window_by == "manifest":
+    if config.window_by == "manifest":
         moment = None if batch.manifest is None else batch.manifest.moment
         if moment is None:
             return Readiness(MasterVerdict.WAITING, f"batch {batch.name!r}: date: found none in its manifest; allowed: one", None)
-    if source.done_marker is not None and batch.marker is None:
-        reason = f"batch {batch.name!r}: done marker: found none; allowed: {source.done_marker!r} in its folder; waiting for it"
+    if config.done_marker is not None and batch.marker is None:
+        reason = f"batch {batch.name!r}: done marker: found none; allowed: {config.done_marker!r} in its folder; waiting for it"
         return Readiness(MasterVerdict.WAITING, reason, moment)
-    if source.done_marker is None and newest is not None:
+    if config.done_marker is None and newest is not None:
         youngest = min((entry for entry in (*batch.masters, *batch.others)), key=lambda entry: _age_s(entry, now))
         age_s = _age_s(youngest, now)
-        if age_s < source.settle_s:
+        if age_s < config.settle_s:
             reason = (
                 f"batch {batch.name!r}: age: found {youngest.uri!r} changed {max(age_s, 0.0):.0f} s ago; "
-                f"allowed: {source.settle_s:g} s (source.settle_s); looked at again next time"
+                f"allowed: {config.settle_s:g} s (source.settle_s); looked at again next time"
             )
             return Readiness(MasterVerdict.UNSETTLED, reason, moment)
-    absent = _absent(batch, config.source_dir / batch.name)
+    absent = _absent(batch, source)
     if absent:
         reason = f"batch {batch.name!r}: files: found none of {', '.join(absent[:3])} ({len(absent)} that its manifest names)"
         return Readiness(MasterVerdict.WAITING, f"{reason}; waiting for them", moment)
@@ -130,9 +139,9 @@ def _age_s(entry: Entry, now: datetime) -> float:
     return age if age >= 0 else now.timestamp() - entry.ctime_ns / 1e9
 
 
-def _absent(batch: Batch, folder: Path) -> list[str]:
+def _absent(batch: Batch, source: Source) -> list[str]:
     """What the manifest names and is not there. It names more than masters: a bag lists its notes and thumbnails too."""
     if batch.manifest is None:
         return []
     there = {entry.relative.partition("/")[2] for entry in (*batch.masters, *batch.others)}
-    return [name for name in batch.manifest.digests if name not in there and not os.path.isfile(folder / name)]
+    return [name for name in batch.manifest.digests if name not in there and not source.has(f"{batch.name}/{name}")]

@@ -16,9 +16,9 @@ from assets.digitization.batches import Batch, Readiness, list_batches, readines
 from assets.digitization.identification import MasterLimits, identify
 from assets.digitization.masters import Master, MasterListing, MasterVerdict, captured_master
 from assets.sources.listing import Entry
-from assets.sources.names import is_utf8, path_of
+from assets.sources.names import is_utf8
 from assets.sources.pinning import Digests, digest_entries
-from resources.errors import ErrorKind
+from resources.errors import ErrorKind, TransientError
 from resources.ledger.facts import Capture
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def list_masters(project: DigitizationProject, *, now: datetime) -> MasterListin
 
     Raises `EnvironmentUnfit` (SOURCE_MISSING) when the source folder is not there.
     """
-    batches, strangers = list_batches(project.config)
+    batches, strangers = list_batches(project.source, project.config.source)
     uris = [entry.uri for batch in batches.values() for entry in batch.masters]
     captures = {capture.uri: capture for capture in project.ledger.captures(uris=uris)}
     masters: list[Master] = []
@@ -44,20 +44,20 @@ class _Taking:
 
     def __init__(self, project: DigitizationProject, batch: Batch, captures: Mapping[str, Capture], now: datetime) -> None:
         self.project = project
-        self.config = project.config
+        self.source = project.source
         self.batch = batch
         self.now = now
         self.captures = {entry.uri: captures[entry.uri] for entry in batch.masters if entry.uri in captures}
         self.limits = MasterLimits(
-            max_pixels=self.config.limits.max_pixels,
-            max_pages=self.config.limits.max_pages,
-            max_expansion=self.config.limits.max_expansion,
+            max_pixels=project.config.limits.max_pixels,
+            max_pages=project.config.limits.max_pages,
+            max_expansion=project.config.limits.max_expansion,
         )
 
     def masters(self) -> list[Master]:
         """The batch's masters with their verdicts."""
         fresh = [entry for entry in self.batch.masters if entry.uri not in self.captures]
-        ready = readiness(self.batch, self.config, now=self.now)
+        ready = readiness(self.batch, self.source, self.project.config.source, now=self.now)
         window = self._window(ready)
         moved = [entry for entry in self.batch.masters if self._has_moved(entry)]
         takes = ready.verdict is None and window is not None
@@ -77,7 +77,7 @@ class _Taking:
         changed = {entry.uri: entry.ctime_ns for entry in entries}
         # a file that was damaged may be copied over with its size and its time kept; what the system says of its inode tells
         known = {uri: pin for uri, pin in ledger.pins(changed).items() if changed[uri] < pin.first_seen.timestamp() * 1e9}
-        return digest_entries(entries, source_dir=self.config.source_dir, book=ledger, known=known, now=self.now)
+        return digest_entries(entries, source=self.source, book=ledger, known=known, now=self.now)
 
     def _window(self, ready: Readiness) -> str | None:
         """The window of the batch: that of what was captured of it, else the one that its moment lies in."""
@@ -142,14 +142,14 @@ class _Taking:
             reason = f"{entry.uri!r}: sha256: found {sha256}; its batch's manifest says {expected}: damaged in transfer"
             kind = ErrorKind.DAMAGED_IN_TRANSFER
             return replace(master, verdict=MasterVerdict.DAMAGED_IN_TRANSFER, kind=kind, reason=reason)
-        path = path_of(entry.uri, self.config.source_dir)
         try:
-            facts = identify(path, self.limits)
-            status = path.stat()
-        except OSError as error:
-            reason = f"{entry.uri!r}: found that it cannot be read now ({error.strerror})"
+            with self.source.open(entry.uri) as stream:
+                facts = identify(stream, self.limits)
+            is_still = self.source.is_still(entry)
+        except (OSError, TransientError) as error:
+            reason = f"{entry.uri!r}: found that it cannot be read now ({error})"
             return replace(master, verdict=MasterVerdict.UNSETTLED, kind=ErrorKind.STORAGE_IO, reason=reason)
-        if (status.st_size, status.st_mtime_ns, status.st_ino) != (entry.size_bytes, entry.mtime_ns, entry.inode):
+        if not is_still:
             reason = f"{entry.uri!r}: found that it changed while it was read"
             return replace(master, verdict=MasterVerdict.UNSETTLED, kind=ErrorKind.INPUT_CHANGED, reason=reason)
         if facts.fault_kind is not None:

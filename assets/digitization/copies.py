@@ -26,7 +26,6 @@ from assets.digitization.identification import MasterLimits
 from assets.digitization.masters import NOT_TAKEN_IN, Master, first_of_each
 from assets.digitization.model import MasterFacts
 from assets.digitization.shape import COPIES
-from assets.sources.names import path_of
 from resources.config_digitization import DigitizationConfig
 from resources.errors import ConfigurationError, ErrorKind, UnitRejected
 from resources.keys import SHORT_KEY_LENGTH, digest_file, unit_key
@@ -166,7 +165,8 @@ class CopyWorks:
         request = CopyRequest(
             unit_key=row.key,
             sha256=same[0].sha256,
-            masters=tuple(path_of(capture.uri, config.source_dir) for capture in same),
+            source=self._project.source,
+            masters=tuple(capture.uri for capture in same),
             is_multipage=is_multipage(same[0]),
             settings=self._settings,
             limits=self._limits,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,9 +31,9 @@ from assets.digitization.jp2_boxes import Jp2Header, read_facts, write_jp2
 from assets.digitization.model import PageFacts
 from assets.digitization.rendition import Rendition, plan_rendition
 from assets.digitization.tiff_directory import Directory, TiffFile
+from assets.sources.source import Held, Source
 from resources.errors import ErrorKind, TransientError, UnitRejected
 from resources.gdal_safety import safe_env
-from resources.keys import digest_stream
 from resources.units import Metrics
 
 OPERATION = "derivative:jp2"
@@ -73,11 +74,12 @@ LOSSLESS = CopySettings()
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """What to derive. `masters` are paths at which the captured bytes may lie, the first that holds them is used."""
+    """What to derive. `masters` are uris in `source` under which the captured bytes may lie; the first with them is used."""
 
     unit_key: str
     sha256: str
-    masters: tuple[Path, ...]
+    source: Source
+    masters: tuple[str, ...]
     is_multipage: bool
     settings: CopySettings = LOSSLESS
     limits: MasterLimits = DEFAULT_LIMITS
@@ -91,9 +93,12 @@ def derive_copy(request: CopyRequest, path: Path) -> Metrics:
     Raises `UnitRejected` (MASTER_CHANGED, UNSUPPORTED_COLOUR, UNSUPPORTED_DTYPE, CORRUPT_INPUT, TOO_LARGE...; no retry) and
     `TransientError` (INPUT_CHANGED, retry). After a crash: a staging name and scratch names beside it, which the sweep removes.
     """
-    with safe_env(request.gdal_cache_mb):
-        master, before = _captured_master(request)
-        facts = identify(master, request.limits)
+    # scratch names begin like the staging name, so that the sweep knows them
+    with safe_env(request.gdal_cache_mb), ExitStack() as context:
+        held = _captured_master(request, path.with_name(f"{path.name}.scratch.master"), context)
+        with open(held.path, "rb") as stream:
+            facts = identify(stream, request.limits)
+            directories = [] if facts.fault_kind is not None else TiffFile(stream).pages(pages_most=request.limits.max_pages)
         if facts.fault_kind is not None:
             raise UnitRejected(facts.fault, kind=ErrorKind(facts.fault_kind))
         if len(facts.pages) == 0 or (len(facts.pages) > 1) != request.is_multipage:
@@ -103,14 +108,11 @@ def derive_copy(request: CopyRequest, path: Path) -> Metrics:
             )
         if request.is_multipage:
             path.mkdir()
-        with TiffFile(master) as tiff:
-            directories = tiff.pages(pages_most=request.limits.max_pages)
         pages = []
         for number, page in enumerate(facts.pages, start=1):
             target = path / page_name(number) if request.is_multipage else path
-            pages.append(_derive_page(request, master, page, directories[page.directory - 1], target, number))
-        if _standing(os.stat(master)) != before:
-            raise TransientError(f"{master.name}: it changed while its copy was made", kind=ErrorKind.INPUT_CHANGED)
+            pages.append(_derive_page(request, held.path, page, directories[page.directory - 1], target, number))
+        held.require_still()
         return _metrics(request, pages, reduced=facts.reduced)
 
 
@@ -126,24 +128,21 @@ def _metrics(request: CopyRequest, pages: list[dict[str, Any]], *, reduced: int)
     return {"master_sha256": request.sha256, "lossless": request.settings.is_lossless, "statements": statements, "pages": pages}
 
 
-def _captured_master(request: CopyRequest) -> tuple[Path, tuple[int, int, int]]:
+def _captured_master(request: CopyRequest, scratch: Path, context: ExitStack) -> Held:
+    """The first master that holds the captured bytes, for as long as `context` lasts."""
     found: list[str] = []
-    missing = 0
     for master in request.masters:
-        try:
-            with open(master, "rb") as stream:
-                before = _standing(os.fstat(stream.fileno()))
-                sha256 = digest_stream(stream)
-                if _standing(os.fstat(stream.fileno())) != before:
-                    raise TransientError(f"{master.name}: it changed while it was read", kind=ErrorKind.INPUT_CHANGED)
-        except FileNotFoundError:
-            missing += 1
-            continue
-        if sha256 == request.sha256:
-            return master, before
-        found.append(f"{master.name} with sha256 {sha256}")
-    if missing == len(request.masters):
-        names = ", ".join(master.name for master in request.masters)
+        with ExitStack() as attempt:
+            try:
+                held = attempt.enter_context(request.source.held(master, scratch))
+            except FileNotFoundError:
+                continue
+            if held.sha256 == request.sha256:
+                context.enter_context(attempt.pop_all())
+                return held
+            found.append(f"{master} with sha256 {held.sha256}")
+    if not found:
+        names = ", ".join(request.masters)
         raise TransientError(f"{names}: the master is not there now; it was when it was captured", kind=ErrorKind.INPUT_CHANGED)
     raise UnitRejected(
         f"master: found {'; '.join(found)}; captured was sha256 {request.sha256}: its bytes were changed after capture. "
@@ -152,16 +151,12 @@ def _captured_master(request: CopyRequest) -> tuple[Path, tuple[int, int, int]]:
     )
 
 
-def _standing(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_size, status.st_mtime_ns, status.st_ino
-
-
 def _derive_page(
     request: CopyRequest, master: Path, page: PageFacts, directory: Directory, target: Path, number: int
 ) -> dict[str, Any]:
     profile = request.cmyk_profile.read_bytes() if request.cmyk_profile is not None else b""
     rendition = plan_rendition(page, directory, cmyk_profile=profile)
-    # scratch names begin like the staging name, so that the sweep knows them; never inside a folder that is promoted
+    # never inside a folder that is promoted
     beside = target.parent.with_name(f"{target.parent.name}.{target.name}") if request.is_multipage else target
     with scratch_picture(master, page, rendition, beside.with_name(f"{beside.name}.scratch.tif")) as picture:
         digest = pixels_sha256(picture)

@@ -21,12 +21,11 @@ from assets.digitization.masters import MasterVerdict
 from assets.digitization.shape import COPIES, FIXITY
 from assets.digitization.slots import is_due
 from assets.partition_batch import PartitionBatch
-from assets.sources.names import path_of
-from resources.errors import EnvironmentUnfit, ErrorKind
+from assets.sources.folder import FolderSource
+from assets.sources.source import Source
 from resources.ledger import UnitRow
 from resources.ledger.facts import EventRow
 from resources.row_tables import nothing_to_validate
-from resources.trees import digest_of_content
 from resources.units import Made, PartitionPlan, PlannedUnit, UnitOfWork, UnitState
 from resources.windows import BatchWindow
 
@@ -39,12 +38,12 @@ _PERIODS_LOOKED_AT = 2
 
 @dataclass(frozen=True, slots=True)
 class FixityRequest:
-    """What to read: the content's digest, the names under which it should be, and where those lie."""
+    """What to read: the content's digest, and the names under which it should be in a source."""
 
     content_digest: str
     period: str
-    objects: tuple[tuple[str, Path], ...]
-    roots: tuple[Path, ...]
+    objects: tuple[str, ...]
+    source: Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +74,21 @@ class FixityBatch(PartitionBatch):
 
     def work(self, rows: Sequence[UnitRow]) -> Iterable[UnitOfWork]:
         """Work of planned units. One whose content nobody holds any more is left out."""
-        config = self._project.config
+        store = FolderSource(self._project.config.store_dir)
         specs = {row.key: row.spec for row in rows}
         contents = {spec["inputs"]["content"] for spec in specs.values()}
-        objects: dict[str, list[tuple[str, Path]]] = {}
+        objects: dict[str, list[str]] = {}
         for capture in self._project.ledger.captures(sha256s=sorted(contents)):
-            objects.setdefault(capture.sha256, []).append((capture.uri, path_of(capture.uri, config.source_dir)))
+            objects.setdefault(capture.sha256, []).append(capture.uri)
         for digest in contents & self._copies.keys():
-            objects[digest] = [(row.output_uri, self._project.store.path(row.output_uri)) for row in self._copies[digest]]
+            objects[digest] = [row.output_uri for row in self._copies[digest]]
         for row in rows:
             spec = specs[row.key]
             digest, period = spec["inputs"]["content"], spec["destination"]["period"]
             if digest not in objects:
                 continue
-            is_copy = digest in self._copies
-            root = self._project.config.store_dir if is_copy else config.source_dir
-            request = FixityRequest(digest, period, tuple(objects[digest]), (root,))
+            source = store if digest in self._copies else self._project.source
+            request = FixityRequest(digest, period, tuple(objects[digest]), source)
             unit = event_unit(EventType.FIXITY, digest, window=row.window, period=period)
             yield UnitOfWork(unit, partial(check_fixity, request), nothing_to_validate)
 
@@ -141,25 +139,24 @@ def _copies(project: DigitizationProject) -> dict[str, list[UnitRow]]:
 
 
 def check_fixity(request: FixityRequest, path: Path) -> Made:  # noqa: ARG001 - every work function takes a path
-    """Read every object of a content and say what was found. Raises `EnvironmentUnfit` (SOURCE_MISSING) without its folder.
+    """Read every object of a content and say what was found. Raises `EnvironmentUnfit` (SOURCE_MISSING) without its source.
 
     An error of the system while reading (`OSError`) is the caller's table to judge: a disk that fails now may answer later.
     """
-    for root in request.roots:
-        if not root.is_dir() or not any(root.iterdir()):
-            raise EnvironmentUnfit(
-                f"{root}: the folder of what is to be read is empty or not there; mount it", kind=ErrorKind.SOURCE_MISSING
-            )
-    looked = [{"object": name, "expected": request.content_digest, "found": _found(place)} for name, place in request.objects]
+    found = {name: _found(request.source, name) for name in request.objects}
+    if _MISSING in found.values():
+        # a disk that is not mounted is not a thousand lost masters
+        request.source.require()
+    looked = [{"object": name, "expected": request.content_digest, "found": digest} for name, digest in found.items()]
     outcome = "success" if all(one["found"] == request.content_digest for one in looked) else "fail"
     linked = tuple({"object": one["object"], "role": "source"} for one in looked)
     event = Event(EventType.FIXITY, request.content_digest, outcome, {"objects": looked}, linked, period=request.period)
     return Made(metrics={"outcome": outcome, "objects": len(looked)}, rows=(event.row(),))
 
 
-def _found(place: Path) -> str:
+def _found(source: Source, name: str) -> str:
     try:
-        return digest_of_content(place)
+        return source.digest(name)
     except FileNotFoundError:
         return _MISSING
 

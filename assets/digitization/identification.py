@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
+from typing import BinaryIO
 
 from assets.digitization.model import Extra, MasterFacts, PageFacts, Photometric, SampleKind
 from assets.digitization.tiff_directory import Directory, TiffFile
 from resources.errors import ErrorKind, UnitRejected
-from resources.gdal_safety import describe_content, is_tiff
+from resources.gdal_safety import HEAD_BYTES, describe_content, is_tiff
 
 IDENTIFICATION_VERSION = "1"
 """Raise it when `identify` finds more in a file, or judges otherwise."""
@@ -63,33 +63,35 @@ class MasterLimits:
 DEFAULT_LIMITS = MasterLimits()
 
 
-def identify(path: Path, limits: MasterLimits) -> MasterFacts:
-    """The facts of the master at `path`; what makes it unreadable is told in them, not raised.
+def identify(stream: BinaryIO, limits: MasterLimits) -> MasterFacts:
+    """The facts of the master in a seekable `stream`; what makes it unreadable is told in them, not raised.
 
-    Raises `OSError` when the system cannot read it (whether to retry is the caller's table to say).
+    Reads its directories and no pixels. Raises `OSError` when the system cannot read it (whether to retry is the caller's table
+    to say).
     """
     try:
-        if not is_tiff(path):
-            found = describe_content(path)
-            kind = ErrorKind.EMPTY_FILE if path.stat().st_size == 0 else ErrorKind.NOT_A_RASTER
+        head = stream.read(HEAD_BYTES)
+        if not is_tiff(head):
+            found = describe_content(head)
+            kind = ErrorKind.NOT_A_RASTER if head else ErrorKind.EMPTY_FILE
             return MasterFacts(found, fault_kind=kind, fault=f"content: found {found}; allowed: a TIFF")
-        return _tiff(path, limits)
+        return _tiff(stream, limits)
     except UnitRejected as error:
         return MasterFacts("TIFF", fault_kind=error.kind, fault=error.message)
 
 
-def _tiff(path: Path, limits: MasterLimits) -> MasterFacts:
-    with TiffFile(path) as tiff:
-        directories = tiff.pages(pages_most=limits.max_pages)
-        pages, reduced = [], 0
-        for place, directory in enumerate(directories, start=1):
-            if directory.number(254, 0) == 1 and place > 1:
-                reduced += 1  # a smaller rendition of a page that is there whole
-                continue
-            page = _page(directory, place)
-            _check_declared(page, directory, tiff.size_bytes, limits)
-            pages.append(page)
-        return MasterFacts("BigTIFF" if tiff.is_big else "TIFF", tuple(pages), reduced, capture=_capture(tiff, directories[0]))
+def _tiff(stream: BinaryIO, limits: MasterLimits) -> MasterFacts:
+    tiff = TiffFile(stream)
+    directories = tiff.pages(pages_most=limits.max_pages)
+    pages, reduced = [], 0
+    for place, directory in enumerate(directories, start=1):
+        if directory.number(254, 0) == 1 and place > 1:
+            reduced += 1  # a smaller rendition of a page that is there whole
+            continue
+        page = _page(directory, place)
+        _check_declared(page, directory, tiff.size_bytes, limits)
+        pages.append(page)
+    return MasterFacts("BigTIFF" if tiff.is_big else "TIFF", tuple(pages), reduced, capture=_capture(tiff, directories[0]))
 
 
 def _page(directory: Directory, place: int) -> PageFacts:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 
+from assets.digitization.batches import source_of
 from assets.digitization.copies import copy_settings
 from assets.digitization.derivation import CopySettings
 from assets.outlook import Outlook
 from assets.project import Project
+from assets.sources.source import Source
 from assets.survey import Survey
 from resources.config import WindowConfig
 from resources.config_digitization import DigitizationConfig
@@ -26,6 +28,11 @@ class DigitizationProject(Project):
     def copy_settings(self) -> CopySettings:
         """What decides copies besides masters. Raises `ConfigurationError` when the CMYK profile cannot be read."""
         return copy_settings(self.config)
+
+    @cached_property
+    def source(self) -> Source:
+        """Where masters lie."""
+        return source_of(self.config)
 
     @cached_property
     def fixity_calendar(self) -> WindowCalendar:

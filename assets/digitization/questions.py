@@ -11,7 +11,20 @@ from resources.errors import EnvironmentUnfit, ErrorKind
 
 def digitization_questions(config: DigitizationConfig) -> Mapping[str, Callable[[], str]]:
     """Name -> question; each answers in words or raises what is wrong."""
-    return {"GDAL": _gdal, "CMYK profile": partial(_cmyk, config), "fixity": partial(_fixity, config)}
+    return {
+        "masters": partial(_masters, config),
+        "GDAL": _gdal,
+        "CMYK profile": partial(_cmyk, config),
+        "fixity": partial(_fixity, config),
+    }
+
+
+def _masters(config: DigitizationConfig) -> str:
+    from assets.digitization.batches import list_batches, source_of
+
+    batches, strangers = list_batches(source_of(config), config.source)
+    files = sum(len(batch.masters) for batch in batches.values())
+    return f"{files} files in {len(batches)} batches are listed; {len(strangers)} beside them are no masters"
 
 
 def _gdal() -> str:

@@ -11,7 +11,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import BinaryIO
 
 from resources.errors import ErrorKind, UnitRejected
@@ -71,18 +70,12 @@ class _Layout:
 
 
 class TiffFile:
-    """A TIFF opened for its directories. A context."""
+    """The directories of a TIFF in a seekable stream."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._stream: BinaryIO = open(path, "rb")  # noqa: SIM115 - closed by the context
-        self.size_bytes = os.fstat(self._stream.fileno()).st_size
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size_bytes = stream.seek(0, os.SEEK_END)
         self._layout: _Layout | None = None
-
-    def __enter__(self) -> TiffFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
 
     @property
     def is_big(self) -> bool:

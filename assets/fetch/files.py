@@ -6,19 +6,22 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import fsspec
 
 from assets.fetch.model import Fetched, FetchLimits
-from assets.fetch.uris import STORES, host_of, local_path, redacted, scheme_of
+from assets.fetch.uris import host_of, local_path, redacted, scheme_of
 from assets.fetch.verdicts import not_found, too_large, transient
 from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, TransientError, UnitRejected
+from resources.schemes import STORES
 
 _CHUNK_BYTES = 1 << 20
+_BLOCK_BYTES = 8 << 20
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 # what the clients of object stores raise, by class, so that none need be installed
 _BY_CLASS_NAME: dict[str, type[EnvironmentUnfit | TransientError]] = {
@@ -52,42 +55,48 @@ def local_token(uri: str, *, limits: FetchLimits) -> str:
     return _local_token(_found(uri, limits)[1])
 
 
-def take_object(uri: str, target: Path, *, limits: FetchLimits) -> Fetched:
-    """Stream an object into `target`. Raises `TransientError`, `UnitRejected`, `EnvironmentUnfit`."""
+def take_object(uri: str, target: Path | None, *, limits: FetchLimits) -> Fetched:
+    """Stream an object into `target`, or only through its digest. Raises `TransientError`, `UnitRejected`, `EnvironmentUnfit`."""
     with store_errors(uri):
         store = object_store(uri)
         about = store.info(uri)
         size = about.get("size")
         if size is not None and size > limits.max_bytes:
             raise too_large(uri, limits, found=size)
-        with store.open(uri, "rb") as source:
+        with open_object(uri) as source:
             digest, size_bytes = _copy(source, target, uri=uri, limits=limits)
         # a large object comes in several requests, and may have been replaced between two of them
-        if _object_token(store.info(uri)) != _object_token(about):
+        if token_of(store.info(uri)) != token_of(about):
             raise TransientError(f"{redacted(uri)} changed while it was read", kind=ErrorKind.INPUT_CHANGED)
     if size is not None and size != size_bytes:
         raise transient(
             f"{redacted(uri)} was cut short after {size_bytes:,} bytes of {size:,}", kind=ErrorKind.SOURCE_UNAVAILABLE
         )
-    return Fetched(redacted(uri), digest, size_bytes, _object_token(about), about.get("ContentType") or about.get("contentType"))
+    return Fetched(redacted(uri), digest, size_bytes, token_of(about), about.get("ContentType") or about.get("contentType"))
 
 
 def object_token(uri: str, *, limits: FetchLimits) -> str | None:  # noqa: ARG001 - all schemes are asked alike
     """The version token that an object store gives; None when it gives none. Raises as `take_object`."""
     with store_errors(uri):
-        return _object_token(object_store(uri).info(uri))
+        return token_of(object_store(uri).info(uri))
 
 
 def object_store(uri: str) -> Any:
     """The fsspec filesystem of an object's address. Raises `EnvironmentUnfit` naming the package when it is not installed."""
     scheme = scheme_of(uri)
     try:
-        return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False)
+        # one for each process and thread, since a client takes long to make; fsspec keeps them apart
+        return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError as error:
         raise EnvironmentUnfit(
             f"{scheme}: addresses need the package {STORES[scheme]}, which is not installed; install it and run again",
             kind=ErrorKind.BROKEN_INSTALLATION,
         ) from error
+
+
+def open_object(uri: str) -> Any:
+    """An object's bytes, seekable, a context; read ahead in blocks, so that memory does not follow its size. Raises anything."""
+    return object_store(uri).open(uri, "rb", block_size=_BLOCK_BYTES)
 
 
 @contextmanager
@@ -168,15 +177,16 @@ def _unreadable(uri: str, error: OSError) -> Exception:
     return error
 
 
-def _copy(source: BinaryIO, target: Path, *, uri: str, limits: FetchLimits) -> tuple[str, int]:
+def _copy(source: BinaryIO, target: Path | None, *, uri: str, limits: FetchLimits) -> tuple[str, int]:
     found, size_bytes = hashlib.sha256(), 0
-    with target.open("wb") as file:
+    with nullcontext() if target is None else target.open("wb") as file:
         while chunk := source.read(_CHUNK_BYTES):
             size_bytes += len(chunk)
             if size_bytes > limits.max_bytes:
                 raise too_large(uri, limits)
             found.update(chunk)
-            file.write(chunk)
+            if file is not None:
+                file.write(chunk)
     return found.hexdigest(), size_bytes
 
 
@@ -184,9 +194,22 @@ def _local_token(there: os.stat_result) -> str:
     return f"file:{there.st_size}:{there.st_mtime_ns}:{there.st_ino}"
 
 
-def _object_token(about: dict[str, Any]) -> str | None:
+def token_of(about: Mapping[str, Any]) -> str | None:
+    """The version token of an object in what its store says of it; None when it gives none."""
     for name in ("ETag", "etag", "generation", "md5Hash"):
         if about.get(name):
             return f"etag:{about[name]}"
-    modified = about.get("LastModified") or about.get("last_modified") or about.get("updated")
+    modified = _modified(about)
     return None if modified is None else f"modified:{modified}:{about.get('size')}"
+
+
+def modified_at(about: Mapping[str, Any]) -> int:
+    """When an object was written, in ns since 1970, in what its store says of it; 0 when it does not say."""
+    found = _modified(about)
+    if isinstance(found, str):
+        found = datetime.fromisoformat(found)
+    return int(found.timestamp() * 1e9) if isinstance(found, datetime) else 0
+
+
+def _modified(about: Mapping[str, Any]) -> Any:
+    return next((about[name] for name in ("LastModified", "last_modified", "updated", "created") if about.get(name)), None)

@@ -9,10 +9,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote_to_bytes, urlsplit, urlunsplit
 
 from resources.errors import ErrorKind, UnitRejected
+from resources.schemes import STORES
 
 WEB = frozenset({"http", "https"})
-# scheme -> the package that teaches it to fsspec. Nothing else is let through: fsspec also knows schemes that run programs.
-STORES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs"}
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://|(?=/))")
 _SIGNATURES = frozenset({"sig", "signature", "x-amz-signature", "x-goog-signature"})

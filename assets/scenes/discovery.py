@@ -24,6 +24,7 @@ from assets.scenes.naming import DoneMarker, compile_patterns, first_match
 from assets.scenes.readiness import Obstacle, incomplete, unmarked, unsettled, unusable
 from assets.scenes.stac_items import ITEM_BYTES_MOST, Item, read_item
 from assets.scenes.timing import Moment, moment_before_reading, moment_by_tags, untimely
+from assets.sources.folder import FolderSource
 from assets.sources.listing import Entry, Listing, list_source
 from assets.sources.names import Stranger, path_of, uri_of
 from assets.sources.pinning import Digests, PinBook, digest_entries
@@ -208,7 +209,11 @@ class _Look:
     def _read(self, candidates: Sequence[Candidate], known: Mapping[str, FilePin]) -> list[Scene]:
         entries = {entry.uri: entry for candidate in candidates for entry in self._needed_entries(candidate)}
         digests = digest_entries(
-            [entries[uri] for uri in sorted(entries)], source_dir=self.source_dir, book=self.pins, known=known, now=self.now
+            [entries[uri] for uri in sorted(entries)],
+            source=FolderSource(self.source_dir),
+            book=self.pins,
+            known=known,
+            now=self.now,
         )
         self.hashed += digests.hashed
         scenes: list[Scene] = []

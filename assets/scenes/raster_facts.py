@@ -25,7 +25,7 @@ from assets.scenes.model import Affine6, MaskSource
 from assets.scenes.sidecars import RASTER_SIDECARS
 from assets.scenes.tiff_tags import nodata_text
 from resources.errors import ErrorKind, InputRejected
-from resources.gdal_safety import describe_content, is_tiff, open_raster, raster_errors, safe_env
+from resources.gdal_safety import describe_content, is_tiff, open_raster, raster_errors, read_head, safe_env
 
 if TYPE_CHECKING:
     from assets.scenes.inspection import Limits
@@ -87,8 +87,8 @@ def _reject(kind: ErrorKind, field: str, found: str, allowed: str) -> InputRejec
 def _check_sidecars(path: str) -> None:
     """GDAL opens `.ovr` and `.msk` by content with any driver it knows: only a TIFF may stand there."""
     for suffix in RASTER_SIDECARS:
-        if os.path.lexists(path + suffix) and not is_tiff(path + suffix):
-            found = describe_content(path + suffix)
+        if os.path.lexists(path + suffix) and not is_tiff(read_head(path + suffix)):
+            found = describe_content(read_head(path + suffix))
             raise _reject(ErrorKind.FORBIDDEN_DRIVER, f"sidecar {suffix}", found, "a TIFF; repair or remove it")
 
 

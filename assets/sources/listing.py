@@ -28,6 +28,11 @@ class Entry:
     found: str | None = None
 
     @property
+    def standing(self) -> tuple[int, int, int]:
+        """Size, time of change and inode: what tells cheaply that it is still the same."""
+        return self.size_bytes, self.mtime_ns, self.inode
+
+    @property
     def uri(self) -> str:
         """The path below the source folder, storable."""
         return uri_of(self.relative)

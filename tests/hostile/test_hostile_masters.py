@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from assets.digitization.derivation import CopyRequest, derive_copy, validate_copy
-from assets.digitization.identification import MasterLimits, identify
+from assets.digitization.identification import MasterLimits
+from assets.sources.folder import FolderSource
+from assets.sources.names import uri_of
 from resources.config import ExecutorConfig
 from resources.errors import ErrorKind, Verdict
 from resources.executor import Fate, LocalExecutor
 from resources.staging import Staged, StageTask
 from resources.verdicts import Failure
+from tests.support.masters import identified
 from tests.support.sources import SHARED
 
 MASTERS = SHARED / "masters"
@@ -67,9 +70,9 @@ def test_every_real_master_gets_its_verdict_in_a_bounded_worker(tmp_path: Path) 
     try:
         for name in REAL:
             master = MASTERS / name
-            facts = identify(master, MasterLimits())
+            facts = identified(master, MasterLimits())
             sha256 = hashlib.sha256(master.read_bytes()).hexdigest()
-            request = CopyRequest(sha256, sha256, (master,), len(facts.pages) > 1)
+            request = CopyRequest(sha256, sha256, FolderSource(MASTERS), (uri_of(name),), len(facts.pages) > 1)
             # folders of pages are staged whole by the engine; here each master is asked for on its own
             work = partial(_derive_beside, request)
             validate = partial(_validate_beside, request)

@@ -249,9 +249,9 @@ def test_other_schemes_are_refused(target: Path, uri: str) -> None:
 
 def test_a_missing_package_stops_the_run_and_is_named(target: Path) -> None:
     """An object store whose client is not installed is no report's fault."""
-    failure = failed("s3://bucket/r.pdf", target)
+    failure = failed("gs://bucket/r.pdf", target)
     assert verdict(failure) == (Verdict.STOP, ErrorKind.BROKEN_INSTALLATION)
-    assert "s3fs" in failure.message
+    assert "gcsfs" in failure.message
 
 
 def test_a_redirect_into_this_machine_from_outside_is_not_followed() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from assets.digitization.batch_manifest import BatchManifest, read_batch_manifest
 from assets.digitization.copies_batch import CopiesBatch
 from assets.digitization.event_batch import EventsBatch
 from assets.digitization.export import export_batch
@@ -16,6 +17,7 @@ from assets.digitization.project import DigitizationProject
 from assets.digitization.report import report_batch
 from assets.digitization.shape import COPIES
 from assets.project import open_project
+from assets.sources.folder import FolderSource
 from resources.engine import RunReport
 from tests.support.masters import picture, write_master
 
@@ -139,3 +141,9 @@ class MasterProject:
 def bagit_lines(files: Mapping[str, Path]) -> str:
     """A `manifest-sha256.txt` over files by their place in the bag."""
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for name, path in files.items())
+
+
+def batch_manifest_in(folder: Path) -> BatchManifest | None:
+    """The list of a batch that is all there is in a folder."""
+    source = FolderSource(folder)
+    return read_batch_manifest(source.listing().entries, source)

@@ -12,6 +12,9 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import ImageCms
 
+from assets.digitization.identification import DEFAULT_LIMITS, MasterLimits, identify
+from assets.digitization.model import MasterFacts
+
 
 def picture(height: int = 60, width: int = 90, *, bands: int = 3, bits: int = 8, seed: int = 1) -> NDArray[Any]:
     """A picture `(y, x)` or `(y, x, band)`: slopes with a little noise, so that it neither compresses to nothing nor is noise."""
@@ -84,3 +87,9 @@ def cmyk_profile() -> bytes:
     )
     head += b"acsp" + bytes(28) + struct.pack(">3i", 63190, 65536, 54061)
     return head.ljust(128, b"\0") + struct.pack(">I", len(parts)) + entries + body
+
+
+def identified(path: Path, limits: MasterLimits = DEFAULT_LIMITS) -> MasterFacts:
+    """What a file is taken for."""
+    with path.open("rb") as stream:
+        return identify(stream, limits)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from assets.digitization.batch_manifest import is_manifest_part, read_batch_manifest
+from assets.digitization.batch_manifest import is_manifest_part
 from assets.digitization.capturing import list_masters
 from assets.digitization.masters import Master, MasterVerdict
 from resources.errors import EnvironmentUnfit, ErrorKind, UnitRejected
-from tests.support.master_projects import ARRIVED, MasterProject, bagit_lines
+from tests.support.master_projects import ARRIVED, MasterProject, bagit_lines, batch_manifest_in
 
 V = MasterVerdict
 NOW = ARRIVED + timedelta(hours=1)
@@ -34,7 +34,7 @@ def test_a_bag_gives_digests_and_its_date(tmp_path: Path) -> None:
     """Escapes in paths are undone, and the date is the bag's."""
     (tmp_path / "manifest-sha256.txt").write_text(f"{'A' * 64}  data/a%0Ab%25.tif\n{'b' * 64} *./data/b.tif\n\n")
     (tmp_path / "bag-info.txt").write_text("Source-Organization: Lab\nBagging-Date: 2024-06-02\n")
-    found = read_batch_manifest(tmp_path)
+    found = batch_manifest_in(tmp_path)
     assert found is not None
     assert found.digests == {"data/a\nb%.tif": "a" * 64, "data/b.tif": "b" * 64}
     assert found.moment == datetime(2024, 6, 2, tzinfo=UTC)
@@ -50,7 +50,7 @@ def test_a_bag_gives_digests_and_its_date(tmp_path: Path) -> None:
 def test_a_csv_gives_digests_where_it_has_them(tmp_path: Path, text: str) -> None:
     """Comma or semicolon, any letter case, a byte order mark, and Windows's slashes."""
     (tmp_path / "manifest.csv").write_text(text.format("c" * 64), newline="")
-    found = read_batch_manifest(tmp_path)
+    found = batch_manifest_in(tmp_path)
     assert found is not None
     assert found.digests == {"a.tif": "c" * 64, "b/c.tif": None}
     assert found.moment == datetime(2024, 6, 2, tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_a_list_that_cannot_be_understood_is_refused(tmp_path: Path, name: str, 
     """Half a list would let half a batch pass."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnitRejected) as refused:
-        read_batch_manifest(tmp_path)
+        batch_manifest_in(tmp_path)
     assert refused.value.kind is ErrorKind.CORRUPT_INPUT
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from assets.digitization.derivation import CopyRequest, CopySettings, derive_copy, recover_copy, validate_copy
 from assets.digitization.jp2_boxes import boxes_of, read_box, read_facts
+from assets.sources.folder import FolderSource
 from resources.errors import ErrorKind, TransientError, UnitRejected
 from resources.units import Metrics
 from tests.support.masters import cmyk_profile, picture, srgb_profile, write_master, write_pages
@@ -28,7 +30,7 @@ KEY = "k" * 64
 def request_for(master: Path, *, settings: CopySettings | None = None, several: bool = False, **options: Any) -> CopyRequest:
     """What to derive from a master as it lies there."""
     sha256 = hashlib.sha256(master.read_bytes()).hexdigest()
-    return CopyRequest(KEY, sha256, (master,), several, settings or CopySettings(), **options)
+    return CopyRequest(KEY, sha256, FolderSource(master.parent), (master.name,), several, settings or CopySettings(), **options)
 
 
 def derived(master: Path, **options: Any) -> tuple[Path, Metrics]:
@@ -237,9 +239,10 @@ def test_two_derivations_are_equal_byte_for_byte_also_in_another_process(tmp_pat
     code = (
         "import hashlib, pathlib, sys\n"
         "from assets.digitization.derivation import *\n"
+        "from assets.sources.folder import FolderSource\n"
         "m, to, r = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), eval(sys.argv[3])\n"
         "sha256 = hashlib.sha256(m.read_bytes()).hexdigest()\n"
-        "derive_copy(CopyRequest('k' * 64, sha256, (m,), False, CopySettings(ratio=r)), to)"
+        "derive_copy(CopyRequest('k' * 64, sha256, FolderSource(m.parent), (m.name,), False, CopySettings(ratio=r)), to)"
     )
     environment = {"PYTHONHASHSEED": "7", "LC_ALL": "C", "TZ": "Asia/Tokyo", "PATH": ""}
     other = tmp_path / "other.jp2"
@@ -297,7 +300,7 @@ def test_a_master_that_changed_after_capture_is_not_derived(tmp_path: Path) -> N
     with pytest.raises(UnitRejected) as refused:
         derive_copy(request, tmp_path / "a.jp2")
     assert refused.value.kind is ErrorKind.MASTER_CHANGED
-    both = CopyRequest(request.unit_key, request.sha256, (master, twin), request.is_multipage)
+    both = replace(request, masters=(master.name, twin.name))
     derive_copy(both, tmp_path / "b.jp2")
     master.unlink()
     with pytest.raises(TransientError):
@@ -366,8 +369,9 @@ def _no_room(*_: object, **__: object) -> None:
 _PEAK = """
 import hashlib, pathlib, resource, sys
 from assets.digitization.derivation import *
+from assets.sources.folder import FolderSource
 master = pathlib.Path(sys.argv[1])
-request = CopyRequest("k" * 64, sys.argv[2], (master,), False)
+request = CopyRequest("k" * 64, sys.argv[2], FolderSource(master.parent), (master.name,), False)
 derive_copy(request, master.with_suffix(".jp2"))
 validate_copy(request, master.with_suffix(".jp2"))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tifffile
 
-from assets.digitization.identification import MasterLimits, identify
+from assets.digitization.identification import MasterLimits
 from assets.digitization.model import Extra, MasterFacts, Photometric, SampleKind
 from resources.errors import ErrorKind
-from tests.support.masters import picture, srgb_profile, write_master, write_pages
+from tests.support.masters import identified, picture, srgb_profile, write_master, write_pages
 
 LIMITS = MasterLimits()
 
@@ -29,7 +29,7 @@ def test_a_photograph_is_described_by_its_tags(tmp_path: Path) -> None:
         resolution=(400, 300),
         extratags=[(271, 2, 0, "ACME", True)],
     )
-    facts = identify(path, LIMITS)
+    facts = identified(path, LIMITS)
     (page,) = facts.pages
     assert (facts.format, page.width, page.height, page.samples, page.bits) == ("TIFF", 50, 40, 3, 16)
     assert (page.photometric, page.compression, page.sample_kind) == (Photometric.RGB, "none", SampleKind.UNSIGNED)
@@ -41,7 +41,7 @@ def test_a_photograph_is_described_by_its_tags(tmp_path: Path) -> None:
 def test_facts_survive_json(tmp_path: Path) -> None:
     """Facts kept in the ledger come back as they were."""
     path = write_master(tmp_path / "a.tif", picture(bands=4), extrasamples=["unassalpha"])
-    facts = identify(path, LIMITS)
+    facts = identified(path, LIMITS)
     assert facts.pages[0].extras == (Extra.UNASSOCIATED,)
     assert MasterFacts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
 
@@ -50,14 +50,14 @@ def test_every_page_of_a_container_is_found_and_reduced_renditions_are_not_pages
     """A thumbnail that says that it is one is counted apart."""
     path = write_pages(tmp_path / "book.tif", [picture(20, 30), picture(25, 35, bands=1)])
     tifffile.imwrite(path, picture(5, 6), append=True, subfiletype=1, metadata=None, photometric="rgb")
-    facts = identify(path, LIMITS)
+    facts = identified(path, LIMITS)
     assert [(page.width, page.height) for page in facts.pages] == [(30, 20), (35, 25)]
     assert facts.reduced == 1
 
 
 def test_a_big_tiff_is_told_from_a_classic_one(tmp_path: Path) -> None:
     """The format names BigTIFF."""
-    facts = identify(write_master(tmp_path / "a.tif", picture(), bigtiff=True), LIMITS)
+    facts = identified(write_master(tmp_path / "a.tif", picture(), bigtiff=True), LIMITS)
     assert facts.format == "BigTIFF"
     assert facts.fault == ""
 
@@ -78,7 +78,7 @@ def test_what_is_no_master_is_told_with_its_kind(tmp_path: Path, content: bytes,
     """A name ending in .tif makes nothing a TIFF."""
     path = tmp_path / "a.tif"
     path.write_bytes(content)
-    assert identify(path, LIMITS).fault_kind == kind
+    assert identified(path, LIMITS).fault_kind == kind
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
@@ -86,7 +86,7 @@ def test_a_master_cut_short_is_corrupt(tmp_path: Path, share: float) -> None:
     """Missing strips are noticed before decoding: GDAL would read them as zeros."""
     path = write_master(tmp_path / "a.tif", picture(200, 300), rowsperstrip=10)
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-    facts = identify(path, LIMITS)
+    facts = identified(path, LIMITS)
     assert facts.fault_kind == ErrorKind.CORRUPT_INPUT
     assert not facts.pages
 
@@ -100,7 +100,7 @@ def test_a_chain_of_pages_that_comes_back_to_itself_is_corrupt(tmp_path: Path) -
     with path.open("r+b") as stream:
         stream.seek(second + 2 + 12 * entries)
         stream.write(struct.pack("<I", first))
-    facts = identify(path, LIMITS)
+    facts = identified(path, LIMITS)
     assert facts.fault_kind == ErrorKind.CORRUPT_INPUT
     assert "back" in facts.fault
 
@@ -108,8 +108,8 @@ def test_a_chain_of_pages_that_comes_back_to_itself_is_corrupt(tmp_path: Path) -
 def test_bounds_on_pixels_pages_and_expansion_hold(tmp_path: Path) -> None:
     """A header that declares too much is refused with the limit's name."""
     path = write_pages(tmp_path / "a.tif", [picture(20, 30)] * 3)
-    assert "max_pages" in identify(path, MasterLimits(max_pages=2)).fault
-    assert "max_pixels" in identify(path, MasterLimits(max_pixels=599)).fault
+    assert "max_pages" in identified(path, MasterLimits(max_pages=2)).fault
+    assert "max_pixels" in identified(path, MasterLimits(max_pixels=599)).fault
     bomb = write_master(tmp_path / "bomb.tif", np.zeros((4000, 4000), np.uint8), compression=None, rowsperstrip=4000)
     with tifffile.TiffFile(bomb) as tiff:
         tags = tiff.pages[0].tags  # type: ignore[union-attr]
@@ -120,4 +120,4 @@ def test_bounds_on_pixels_pages_and_expansion_hold(tmp_path: Path) -> None:
             stream.write(struct.pack("<I", 60_000))
         stream.seek(places["Compression"])
         stream.write(struct.pack("<H", 8))
-    assert "max_expansion" in identify(bomb, MasterLimits(max_expansion=100)).fault
+    assert "max_expansion" in identified(bomb, MasterLimits(max_expansion=100)).fault

@@ -16,10 +16,10 @@ import pytest
 from assets.digitization.capturing import list_masters
 from assets.digitization.copies import copy_unit, window_units
 from assets.digitization.derivation import CopySettings
-from assets.digitization.identification import DEFAULT_LIMITS, identify
+from assets.digitization.identification import DEFAULT_LIMITS
 from resources.ledger.facts import Capture
 from tests.support.master_projects import WINDOW, MasterProject
-from tests.support.masters import picture, write_master
+from tests.support.masters import identified, picture, write_master
 
 SHA256 = "ab" * 32
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -28,7 +28,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def capture(tmp_path: Path) -> Capture:
     """A capture of a small master."""
-    facts = identify(write_master(tmp_path / "a.tif", picture()), DEFAULT_LIMITS).to_json()
+    facts = identified(write_master(tmp_path / "a.tif", picture()), DEFAULT_LIMITS).to_json()
     return Capture("box/a.tif", SHA256, 1, 1, "box", WINDOW, AT, facts)
 
 

@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.digitization.batch_manifest import _bagit, _csv, read_batch_manifest
+from assets.digitization.batch_manifest import _bagit, _csv
 from assets.digitization.capturing import list_masters
 from assets.digitization.masters import Master, MasterVerdict
 from resources.errors import ErrorKind, UnitRejected
-from tests.support.master_projects import ARRIVED, MasterProject, bagit_lines
+from tests.support.master_projects import ARRIVED, MasterProject, bagit_lines, batch_manifest_in
 
 V = MasterVerdict
 WRONG = "0" * 64
@@ -123,15 +124,17 @@ def test_a_date_beyond_the_calendar_keeps_one_batch_waiting(made: MasterProject,
 def test_a_list_that_goes_while_it_is_read_stops_no_other_batch(made: MasterProject, monkeypatch: pytest.MonkeyPatch) -> None:
     """A share may answer with an error for one file."""
     give(made, "manifest.csv", "path\ndata/a.tif\n")
-    read = Path.read_bytes
+    opened = Path.open
 
-    def gone(path: Path) -> bytes:
+    def gone(path: Path, *arguments: str) -> IO[Any]:
         if path.name == "manifest.csv":
             raise FileNotFoundError(2, "No such file or directory")
-        return read(path)
+        return opened(path, *arguments)
 
-    monkeypatch.setattr(Path, "read_bytes", gone)
-    assert look(made)["box/data/a.tif"].verdict is V.WAITING
+    monkeypatch.setattr(Path, "open", gone)
+    found = look(made)["box/data/a.tif"]
+    assert found.verdict is V.WAITING
+    assert "cannot be read now" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_an_absurd_line_makes_no_absurd_reason(tmp_path: Path) -> None:
     """Reasons go into ledgers, pages and alerts."""
     (tmp_path / "manifest-sha256.txt").write_text(f"{WRONG}  ../{'x' * 1_000_000}\n")
     with pytest.raises(UnitRejected) as refused:
-        read_batch_manifest(tmp_path)
+        batch_manifest_in(tmp_path)
     assert len(str(refused.value)) < 1000
 
 
