@@ -9,9 +9,11 @@ from typing import Any
 
 import dagster as dg
 
+from assets.digitization.events import EventType
 from assets.digitization.fixity import Mismatch, open_mismatches
 from assets.digitization.project import DigitizationProject
 from pipelines.findings import ROWS_SHOWN, Finding
+from pipelines.schedules import closed_window, schedule_cron
 from pipelines.standing_checks import Telling
 from pipelines.watched import ATTEMPT_TAG, Watched, run_request
 from resources.alerts import AlertFact, Severity, keep_standing
@@ -24,6 +26,7 @@ _ALERTS = "fixity|"
 _CRON = "23 2 * * *"
 _AFTERWARDS = timedelta(days=2)
 """How long after its end a period is still run, for what came due in its last hours."""
+_EXPORTS_AFTER_MINUTES = int((_AFTERWARDS + timedelta(hours=4)).total_seconds() // 60)
 
 
 def fixity_mismatches(watched: Watched, mismatches: Sequence[Mismatch]) -> Finding:
@@ -143,3 +146,40 @@ def fixity_schedule(watched: Watched, project: DigitizationProject, *, status: d
         ]
 
     return daily_fixity
+
+
+def exports_schedule(
+    exports: Watched, project: DigitizationProject, *, status: dg.DefaultScheduleStatus
+) -> dg.ScheduleDefinition:
+    """Once a period, when its last checks are done: the preservation export of every window, which then tells of them.
+
+    Not after each day's share, since a day reads something of nearly every window.
+    """
+    calendar, config = project.fixity_calendar, project.config
+
+    @dg.schedule(
+        name="fixity_exports",
+        job_name=exports.jobs[0],
+        cron_schedule=schedule_cron(calendar, _EXPORTS_AFTER_MINUTES),
+        execution_timezone="UTC",
+        default_status=status,
+        description=f"Makes {exports.asset} again two days after a {config.fixity.every} of fixity checks, to tell of them.",
+    )
+    def fixity_exports(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+        period = closed_window(calendar, context.scheduled_execution_time, delay_minutes=_EXPORTS_AFTER_MINUTES)
+        if period is None or next(project.ledger.events(window=period.key, event_type=EventType.FIXITY.value), None) is None:
+            return dg.SkipReason("nothing was read in the period that is over")
+        return [
+            run_request(
+                exports,
+                [row.partition],
+                run_key=f"exports|{period.key}|{row.partition}",
+                window=row.partition,
+                max_runtime_s=config.sensors.max_runtime_s,
+                only_due=False,
+                tags={ATTEMPT_TAG: "1"},
+            )
+            for row in project.ledger.partition_rows(exports.asset)
+        ]
+
+    return fixity_exports

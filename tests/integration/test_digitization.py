@@ -250,6 +250,42 @@ def test_fixity_reads_masters_and_copies_once_in_a_period(stand: Stand) -> None:
     assert len(list(stand.made.project.ledger.events(event_type=EventType.FIXITY.value))) == 2
 
 
+def test_exports_tell_of_a_period_of_fixity_when_it_is_over(stand: Stand) -> None:
+    """The schedule asks for every window once a period; the documents then hold the checks, and nothing else is made again."""
+    stand.made.at(ARRIVED + timedelta(hours=1))
+    stand.made.add("box/a.tif", seed=1)
+    stand.made.add("later/b.tif", seed=2, arrived=ARRIVED + timedelta(days=1))
+    stand.window()
+    stand.made.at(LATE)
+    repository = stand.definitions.get_repository_def()
+    schedule = repository.get_schedule_def("fixity_exports")
+    assert schedule.cron_schedule == "0 4 3 * *"
+
+    def asked() -> list[dg.RunRequest]:
+        moment = datetime(2026, 2, 3, 4, tzinfo=UTC)
+        context = dg.build_schedule_context(
+            instance=stand.instance, scheduled_execution_time=moment, repository_def=repository
+        )
+        return list(schedule.evaluate_tick(context).run_requests or ())
+
+    assert asked() == []
+    assert stand.job("fixity_period", PERIOD).success
+    before = stand.made.outputs()
+    (request,) = asked()
+    assert (request.partition_key, request.asset_selection) == (WINDOW, [dg.AssetKey([PREMIS])])
+    job = stand.definitions.resolve_job_def(request.job_name or "")
+    result = job.execute_in_process(
+        instance=stand.instance, partition_key=request.partition_key, asset_selection=request.asset_selection
+    )
+    assert result.success
+    changed = {name for name, digest in stand.made.outputs().items() if before.get(name) != digest}
+    document, table = sorted(changed, key=lambda name: not name.endswith(".xml"))
+    assert table.endswith("events.parquet")
+    text = (stand.made.project.config.store_dir / document).read_text()
+    assert text.count("fixity check") == 2
+    assert etree.XMLSchema(etree.parse(SCHEMA)).validate(etree.fromstring(text.encode()))
+
+
 def test_a_lost_copy_is_made_again_byte_by_byte(stand: Stand) -> None:
     """The check of a run finds it missing, the sensor asks for its window, and the same bytes come back."""
     stand.made.add("box/a.tif", seed=1)
