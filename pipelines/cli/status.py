@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -86,7 +87,7 @@ def status(config: ConfigOption = None, window: WindowOption = None, as_json: Js
         numbers = ("partitions", "settled", *_NUMBERS)
         rows = [[item.window, item.word, item.partitions, item.settled, *(item.units[n] for n in _NUMBERS)] for item in found]
         print_table("Batch windows", ["window", "standing", *numbers], rows, numbers=numbers)
-        _print_runs(runs)
+        _print_runs(runs, silent_since=datetime.now(UTC) - timedelta(seconds=settings.sensors.heartbeat_timeout_s))
         if letters:
             said = ", ".join(f"{number} {kind}" for kind, number in sorted(letters.items()))
             typer.echo(f"\nOpen dead letters: {said}. `tilewright quarantine list` names them.")
@@ -104,12 +105,20 @@ def _run_facts(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _print_runs(runs: list[RunRow]) -> None:
+def run_standing(run: RunRow, *, silent_since: datetime) -> str:
+    """How a run ended, or what is known of one that did not: a killed run says nothing any more."""
+    if run.ended_at is not None:
+        return show(run.outcome)
+    seen = run.heartbeat_at or run.started_at
+    return "running" if seen >= silent_since else f"silent since {show(seen)}"
+
+
+def _print_runs(runs: list[RunRow], *, silent_since: datetime) -> None:
     numbers = ("processed", "skipped", "failed", "quarantined", "not attempted")
     rows = []
     for run in runs:
         summary = run.summary or {}
         counts = [summary.get(name.replace(" ", "_")) for name in numbers]
-        rows.append([run.run_id[:8], run.asset, run.started_at, show(run.outcome) if run.ended_at else "has not ended", *counts])
+        rows.append([run.run_id[:8], run.asset, run.started_at, run_standing(run, silent_since=silent_since), *counts])
     if rows:
         print_table("\nLast runs", ["run", "asset", "started", "outcome", *numbers], rows, numbers=numbers)

@@ -263,9 +263,7 @@ def test_exports_tell_of_a_period_of_fixity_when_it_is_over(stand: Stand) -> Non
 
     def asked() -> list[dg.RunRequest]:
         moment = datetime(2026, 2, 3, 4, tzinfo=UTC)
-        context = dg.build_schedule_context(
-            instance=stand.instance, scheduled_execution_time=moment, repository_def=repository
-        )
+        context = dg.build_schedule_context(instance=stand.instance, scheduled_execution_time=moment, repository_def=repository)
         return list(schedule.evaluate_tick(context).run_requests or ())
 
     assert asked() == []

@@ -100,6 +100,15 @@ def test_status_shows_each_window_and_says_what_is_incomplete(ledger: Ledger) ->
     assert run("status", "--window", "2024-06-01")[0] == 0
 
 
+def test_a_killed_run_is_told_from_one_that_runs(ledger: Ledger) -> None:
+    """Neither has ended; one gives signs of life."""
+    long_ago = datetime(2024, 6, 2, 3, 4, 5, tzinfo=UTC)
+    ledger.begin_run(RunRow("run-two", "tiles", ("2024-06-02|z10",), 1, "host", "boot", long_ago))
+    output = " ".join(run("status")[1].split())
+    assert re.search(r"run-one\s.*?\srunning\b", output)
+    assert "silent since 2024-06-02 03:04:05Z" in output
+
+
 def test_status_of_a_new_project_is_incomplete(config: Path) -> None:
     """Nothing planned is not the same as all complete."""
     code, output = run("status")
