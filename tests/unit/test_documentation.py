@@ -12,7 +12,7 @@ from pipelines.cli.application import app
 from resources.config_keys import as_markdown
 from resources.errors import ErrorKind
 from resources.units import UnitState
-from tests.mutants import MUTANTS
+from tests.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -82,3 +82,10 @@ def test_every_mutant_is_on_the_page_of_invariants() -> None:
     missing = [mutant.breaks for mutant in MUTANTS if f"| {mutant.breaks} | `{mutant.file}` |" not in page]
     assert missing == []
     assert {mutant.invariant for mutant in MUTANTS} == set(range(1, 15))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
+def test_the_line_of_every_mutant_stands_once(mutant: Mutant) -> None:
+    """A line that moved is named again at once, and not when `make mutants` is run next."""
+    assert (ROOT / mutant.file).read_text("utf-8").count(mutant.old) == 1
+    assert (ROOT / mutant.test.partition("::")[0]).is_file()
