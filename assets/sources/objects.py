@@ -62,8 +62,8 @@ class ObjectSource:
         try:
             with store_errors(self.prefix):
                 yield object_store(self.prefix)
-        except (UnitRejected, TransientError) as error:
-            raise _missing(self.prefix, error.message) from error
+        except (UnitRejected, TransientError, OSError) as error:
+            raise _missing(self.prefix, str(error)) from error
 
     def has(self, relative: str) -> bool:  # noqa: ARG002 - its listing passes nothing over
         """Always False: its listing holds every key."""
@@ -92,6 +92,8 @@ class ObjectSource:
             if error.kind is not ErrorKind.NOT_FOUND:
                 return Unpinned(error.kind, error.message, is_transient=False)
             return Unpinned(ErrorKind.INPUT_CHANGED, "found that it is gone; it was there a moment ago", is_transient=True)
+        except OSError as error:
+            return Unpinned(ErrorKind.STORAGE_IO, f"found that it cannot be read now ({error})", is_transient=True)
         if (taken.size_bytes, _mark(taken.token)) != (entry.size_bytes, entry.inode):
             return Unpinned(ErrorKind.INPUT_CHANGED, "found that it changed since it was listed", is_transient=True)
         return taken.digest

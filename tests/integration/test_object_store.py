@@ -16,7 +16,8 @@ from assets.digitization.identification import DEFAULT_LIMITS, identify
 from assets.digitization.masters import MasterVerdict
 from assets.sources.objects import ObjectSource
 from assets.sources.source import Unpinned
-from resources.errors import EnvironmentUnfit, ErrorKind, TransientError
+from resources.errors import EnvironmentUnfit, ErrorKind, TransientError, Verdict
+from resources.verdicts import classify
 from tests.support.master_projects import WINDOW, MasterProject
 from tests.support.masters import identified, picture, write_master, write_pages
 from tests.support.object_store import ObjectStore, running_store
@@ -86,6 +87,18 @@ def test_an_object_that_is_replaced_or_gone_is_told_from_what_was_listed(store: 
     with pytest.raises(FileNotFoundError), source.held("b.tif", scratch):
         pass
     assert not scratch.exists()
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_read_again_later(store: ObjectStore) -> None:
+    """A large one comes in several requests: what comes of two versions is never taken for one."""
+    client = store.bucket("torn")
+    put(client, "torn", **{"in/a.tif": b"a" * 20_000_000})
+    with ObjectSource("s3://torn/in").open("a.tif") as stream:
+        assert stream.read(1_000_000) == b"a" * 1_000_000
+        put(client, "torn", **{"in/a.tif": b"b" * 20_000_000})
+        with pytest.raises(OSError, match="in/a.tif") as torn:
+            stream.read()
+    assert classify(torn.value).verdict is Verdict.RETRY
 
 
 def test_a_master_is_identified_without_taking_it_whole(store: ObjectStore, tmp_path: Path) -> None:
