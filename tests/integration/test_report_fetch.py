@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -384,13 +384,14 @@ def test_no_more_requests_at_once_than_a_host_has_places(server: FaultyHttp, tmp
     opened = threading.Event()
     uri = server.route("/r.pdf", answers.gate(opened, answers.ok(CONTENT)))
     slots = HostSlots(tmp_path / "places", 2)
-    with multiprocessing.get_context("spawn").Pool(5) as pool:
-        done = pool.starmap_async(_fetch_in_child, [(uri, str(tmp_path / f"r{number}"), slots) for number in range(10)])
+    # not multiprocessing.Pool: ending its children by signal may wait for ever for one that has just begun
+    with ProcessPoolExecutor(5, mp_context=multiprocessing.get_context("spawn")) as pool:
+        done = [pool.submit(_fetch_in_child, uri, str(tmp_path / f"r{number}"), slots) for number in range(10)]
         while server.now_open < 2:
-            assert not done.ready()
+            assert not any(future.done() for future in done)
             opened.wait(0.01)
         opened.set()
-        assert done.get() == [len(CONTENT)] * 10
+        assert [future.result() for future in done] == [len(CONTENT)] * 10
     assert server.most_open == 2
 
 
