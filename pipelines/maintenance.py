@@ -1,5 +1,6 @@
 """Jobs that keep house: sweep and deep verification. Each with its schedule."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import dagster as dg
@@ -8,7 +9,7 @@ from pipelines.checks import Opened
 from pipelines.findings import units_match_outputs
 from pipelines.schedules import schedule_status
 from pipelines.watched import Watched
-from resources.sweep import Swept, holding_runs, sweep_staging, sweep_superseded
+from resources.sweep import Keep, Swept, holding_runs, sweep_staging, sweep_superseded
 
 Job = tuple[dg.JobDefinition, dg.ScheduleDefinition]
 _SHOWN = 100
@@ -22,19 +23,26 @@ def sweep_job(opened: Opened, *, is_on: bool) -> Job:
         project = opened()
         retention = project.config.retention
         removed: list[Swept] = []
+        kept: Counter[Keep] = Counter()
         removed += sweep_staging(
             project.ledger,
             project.store,
             living_runs=holding_runs(project.ledger, project.leases),
             older_than_s=retention.staging_hours * 3600.0,
             dry_run=False,
+            kept=kept,
         )
         days = retention.superseded_days
         removed += sweep_superseded(project.ledger, project.store, project.leases, older_than_days=days, dry_run=False)
         size = sum(item.size_bytes for item in removed)
-        context.log.info(f"swept files={len(removed)} bytes={size}")
+        context.log.info(f"swept files={len(removed)} bytes={size} kept_staged={kept.total()}")
         context.add_output_metadata(
-            {"files": len(removed), "bytes": size, "removed": "\n".join(f"{item.uri}: {item.why}" for item in removed[:_SHOWN])}
+            {
+                "files": len(removed),
+                "bytes": size,
+                "kept_staged": kept.total(),
+                "removed": "\n".join(f"{item.uri}: {item.why}" for item in removed[:_SHOWN]),
+            }
         )
 
     @dg.job(name="sweep", description="Removes abandoned staging files and superseded outputs whose time is over.")

@@ -7,15 +7,19 @@ before the deletion.
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
 
 from resources.leases import Leases
 from resources.ledger import Ledger, UnitRow
 from resources.staging import remove_staged
-from resources.store import LocalStore, run_tag
-from resources.trees import size_of
+from resources.store import ASIDE_PREFIX, LocalStore, run_tag
+from resources.trees import is_directory_name, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,13 @@ class Swept:
     why: str
 
 
+class Keep(StrEnum):
+    """Why a staging file stays."""
+
+    ALIVE = "alive"
+    YOUNG = "young"
+
+
 def holding_runs(ledger: Ledger, leases: Leases) -> set[str]:
     """Ids of runs that hold a lease now: their staging files are alive, however old."""
     holders = ledger.holders()
@@ -35,9 +46,15 @@ def holding_runs(ledger: Ledger, leases: Leases) -> set[str]:
 
 
 def sweep_staging(
-    ledger: Ledger, store: LocalStore, *, living_runs: Collection[str], older_than_s: float, dry_run: bool
+    ledger: Ledger,
+    store: LocalStore,
+    *,
+    living_runs: Collection[str],
+    older_than_s: float,
+    dry_run: bool,
+    kept: Counter[Keep] | None = None,
 ) -> Iterator[Swept]:
-    """Remove abandoned staging files. `living_runs`: ids of runs that still hold a lease.
+    """Remove abandoned staging files. `living_runs`: ids of runs that still hold a lease. Those that stay are counted in `kept`.
 
     After a crash: whatever is left is found by the next sweep. Raises `EnvironmentUnfit` when the store is another's.
     """
@@ -46,6 +63,8 @@ def sweep_staging(
     bound = ledger.clock().timestamp() - older_than_s
     for staged in store.staged_files():
         if staged.run_tag in living or staged.mtime > bound:
+            if kept is not None:
+                kept[Keep.ALIVE if staged.run_tag in living else Keep.YOUNG] += 1
             continue
         try:
             size = size_of(staged.path)
@@ -54,6 +73,14 @@ def sweep_staging(
         if not dry_run:
             remove_staged(staged.path)
         yield Swept(str(staged.path.relative_to(store.root)), size, "abandoned staging file")
+
+
+def set_aside_files(store: LocalStore) -> Iterator[str]:
+    """Where outputs lie that did not verify and were set aside, below the store's root. A person removes them; no sweep does."""
+    for folder, folders, names in os.walk(store.root):
+        found = [name for name in [*folders, *names] if name.startswith(ASIDE_PREFIX)]
+        folders[:] = [name for name in folders if not name.startswith(".") and not is_directory_name(name)]
+        yield from (str(Path(folder, name).relative_to(store.root)) for name in sorted(found))
 
 
 def sweep_superseded(

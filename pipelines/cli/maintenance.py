@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipelines.cli.exits import ExitCode
 from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, load, open_project
 from pipelines.cli.printing import print_json, print_table, show, show_bytes
+
+if TYPE_CHECKING:
+    from resources.config import Config
+    from resources.sweep import Keep
+
+ASIDE_SHOWN = 20
+"""Set aside outputs that are named one by one; the rest is counted."""
 
 
 def verify(
@@ -75,10 +84,11 @@ def sweep(
 ) -> None:
     """Remove abandoned staging files and outputs of superseded units whose retention time is over.
 
-    A living writer's file is never touched; live references are read again before each deletion. See [retention].
+    A living writer's file is never touched; live references are read again before each deletion. What stays is
+    counted: staging files younger than retention.staging_hours or of runs that hold a lease, and outputs that were set aside.
     """
     from resources.opening import open_leases, open_project_ledger, open_project_store
-    from resources.sweep import holding_runs, sweep_staging, sweep_superseded
+    from resources.sweep import Keep, holding_runs, set_aside_files, sweep_staging, sweep_superseded
 
     settings = load(config)
     ledger = open_project_ledger(settings)
@@ -86,17 +96,39 @@ def sweep(
     leases = open_leases(settings, ledger)
     living = holding_runs(ledger, leases)
     bound = settings.retention
+    young_s = bound.staging_hours * 3600
+    kept: Counter[Keep] = Counter()
     swept = [
-        *sweep_staging(ledger, store, living_runs=living, older_than_s=bound.staging_hours * 3600, dry_run=dry_run),
+        *sweep_staging(ledger, store, living_runs=living, older_than_s=young_s, dry_run=dry_run, kept=kept),
         *sweep_superseded(ledger, store, leases, older_than_days=bound.superseded_days, dry_run=dry_run),
     ]
+    aside = list(set_aside_files(store))
     total = sum(item.size_bytes for item in swept)
     if as_json:
-        print_json({"dry_run": dry_run, "removed": swept, "bytes": total})
+        of_staged = {reason.value: kept[reason] for reason in Keep}
+        print_json({"dry_run": dry_run, "removed": swept, "bytes": total, "kept_staged": of_staged, "set_aside": aside})
         return
     for item in swept:
         typer.echo(f"{'would remove' if dry_run else 'removed'} {show(item.uri)} ({show_bytes(item.size_bytes)}, {item.why})")
     typer.echo(f"{len(swept)} files, {show_bytes(total)}{' (dry run: nothing was removed)' if dry_run else ''}")
+    for line in _left_lines(settings, kept, aside):
+        typer.echo(line)
+
+
+def _left_lines(settings: Config, kept: Counter[Keep], aside: list[str]) -> Iterator[str]:
+    """What the sweep leaves, and why."""
+    from resources.sweep import Keep
+
+    if kept[Keep.YOUNG]:
+        hours = settings.retention.staging_hours
+        yield f"kept: {kept[Keep.YOUNG]} staged files younger than retention.staging_hours ({hours:g} h)"
+    if kept[Keep.ALIVE]:
+        yield f"kept: {kept[Keep.ALIVE]} staged files of runs that hold a lease; `tilewright leases list` names them"
+    if aside:
+        yield f"set aside: {len(aside)}, outputs that did not verify, kept for a person below {settings.store_dir}:"
+        yield from (f"  {show(uri)}" for uri in aside[:ASIDE_SHOWN])
+        if len(aside) > ASIDE_SHOWN:
+            yield f"  and {len(aside) - ASIDE_SHOWN} more; --json lists them all"
 
 
 def rebuild_ledger(config: ConfigOption = None, as_json: JsonOption = False) -> None:

@@ -218,6 +218,23 @@ def test_sweep_says_before_it_removes(ledger: Ledger, config: Path) -> None:
     assert not staged.exists()
 
 
+def test_sweep_says_what_it_leaves_and_why(ledger: Ledger, config: Path) -> None:
+    """Staged files that are young are counted beside the bound that keeps them; outputs set aside are named. In earnest too."""
+    store = open_project_store(load_config(config), ledger)
+    for name in ("a.tif", "b.tif"):
+        store.staging_path(f"tiles/true_colour/2024-06-01/{name}", run_id="gone").write_bytes(b"half")
+    final = store.path("tiles/true_colour/2024-06-01/c.tif")
+    final.write_bytes(b"another's")
+    aside = str(store.set_aside("tiles/true_colour/2024-06-01/c.tif").relative_to(store.root))
+    for words in (["--dry-run"], []):
+        code, output = run("sweep", *words)
+        assert (code, "kept: 2 staged files younger than retention.staging_hours (24 h)" in output) == (0, True), output
+        assert "set aside: 1, outputs that did not verify" in output
+        assert aside in output
+        found = facts("sweep", *words)
+        assert (found["removed"], found["kept_staged"], found["set_aside"]) == ([], {"alive": 0, "young": 2}, [aside])
+
+
 def test_nothing_holds_a_lease_when_nothing_runs(ledger: Ledger) -> None:
     """A holder that is gone is not listed, though its row is still there."""
     ids = ledger.partition_ids("tiles", ["2024-06-01|z10"])
