@@ -259,9 +259,9 @@ def test_pixels_without_a_place_in_the_source_crs_are_absent(tmp_path: Path, sou
     array = ((np.arange(160_000).reshape(1, 400, 400) // 7) % 250 + 1).astype("uint8")
     stereo = Affine(10_000, 0, -2_000_000, 0, -10_000, 2_000_000)
     place, crs, box = {
-        "north": (stereo, "EPSG:3413", square("EPSG:4326", -180, 100, 0.7, 512)),
+        "north": (stereo, "EPSG:3413", square("EPSG:4326", -180, 100, 1.9, 192)),
         "south": (stereo, "EPSG:3031", square("EPSG:4326", -180, -60, 0.18, 512)),
-        "utm": (Affine(1000, 0, 300_000, 0, -1000, 5_200_000), UTM, square("EPSG:4326", -180, 90, 1.4, 256)),
+        "utm": (Affine(1000, 0, 300_000, 0, -1000, 5_200_000), UTM, square("EPSG:4326", -180, 90, 2.8, 128)),
         "world": (Affine(0.9, 0, -180, 0, -0.45, 90), "EPSG:4326", square("EPSG:32633", 300_000, 5_200_000, 1000.0, 128)),
     }[source]
     write_raster(tmp_path / f"{source}.tif", array, transform=place, crs=crs)
