@@ -241,7 +241,7 @@ def load_config(given: str | os.PathLike[str] | None = None) -> Config:
     try:
         document = loaded.document(**values)
     except ValidationError as error:
-        raise ConfigurationError(explain(path, error, loaded.document)) from None
+        raise ConfigurationError(explain(path, error, loaded.document, values)) from None
     return loaded(path, document)
 
 

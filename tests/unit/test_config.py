@@ -68,7 +68,10 @@ def test_a_small_configuration_loads_with_defaults(tmp_path: Path) -> None:
             "[window]", "[windows]", ["windows: no such key", "window: is required", "allowed: alerts"], id="typo in a section"
         ),
         pytest.param(
-            'name = "ndvi"', 'nmae = "ndvi"', ["products.1.nmae", "on_rejected_scene", "'ndvi'"], id="typo in a product"
+            'name = "ndvi"',
+            'nmae = "ndvi"',
+            ["nmae of the 2nd of products", "on_rejected_scene", "'ndvi'"],
+            id="typo in a product",
         ),
         pytest.param("zoom = 12", "zoom = 31", ["grid.zoom", "30", "found 31"], id="zoom too deep"),
         pytest.param("zoom = 12", "zoom = -1", ["grid.zoom", "0", "found -1"], id="zoom negative"),
@@ -85,13 +88,15 @@ def test_a_small_configuration_loads_with_defaults(tmp_path: Path) -> None:
         pytest.param(
             'name = "ndvi"', 'name = "True_Colour"', ["products", "'true_colour'", "'True_Colour'", "differ"], id="same name"
         ),
-        pytest.param('name = "ndvi"', 'name = "../ndvi"', ["products.1.name", "letter", "'../ndvi'"], id="name that is a path"),
         pytest.param(
-            'nodata = "nan"', "nodata = 3\nbands = ['a']", ["products.1: give either bands or expression"], id="two contents"
+            'name = "ndvi"', 'name = "../ndvi"', ["name of the 2nd of products", "letter", "'../ndvi'"], id="name that is a path"
         ),
-        pytest.param('dtype = "float32"', 'dtype = "uint8"', ["products.1", "nodata = nan", "uint8"], id="nan in whole numbers"),
-        pytest.param('dtype = "float32"', 'dtype = "complex64"', ["products.1.dtype", "'float32'", "'complex64'"], id="dtype"),
-        pytest.param('nodata = "nan"', 'compositing = "highest"', ["products.1", "highest", "by_band"], id="highest of what"),
+        pytest.param(
+            'nodata = "nan"', "nodata = 3\nbands = ['a']", ["products.ndvi: give either bands or expression"], id="two contents"
+        ),
+        pytest.param('dtype = "float32"', 'dtype = "uint8"', ["products.ndvi: nodata = nan", "uint8"], id="nan in whole numbers"),
+        pytest.param('dtype = "float32"', 'dtype = "complex64"', ["products.ndvi.dtype", "'float32'", "'complex64'"], id="dtype"),
+        pytest.param('nodata = "nan"', 'compositing = "highest"', ["products.ndvi", "highest", "by_band"], id="highest of what"),
         pytest.param("2024-06-01", '"soon"', ["window.start", "'soon'"], id="time that is none"),
         pytest.param("2024-06-01", "20240601", ["window.start", "20240601", "2024-06-01"], id="number for a time"),
         pytest.param(
@@ -107,6 +112,52 @@ def test_what_is_wrong_is_said_by_key(tmp_path: Path, old: str, new: str, words:
     message = refusal(tmp_path, GOOD.replace(old, new))
     assert str(tmp_path / "tilewright.toml") in message
     assert not [word for word in words if word not in message], message
+
+
+INSPECTIONS = """
+pipeline = "inspections"
+[window]
+start = 2024-06-01
+[[fields]]
+name = "site_m"
+label = "Site"
+[[fields]]
+name = "height_m"
+label = "Height"
+type = "number"
+"""
+PRODUCT = GOOD + "[[products]]\nname = 'evi'\nbands = ['a']\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (GOOD + "[source]\npatterns = '*.tif'", "source.patterns: must be a list: write [\"*.tif\"] (found '*.tif')"),
+        (GOOD + "[source]\nignore = ['a', 3]", "the 2nd of source.ignore: must be a text, in quotes (found 3)"),
+        (GOOD + "[alerts]\nurls = [3]", "the 1st of alerts.urls: must be a text, in quotes"),
+        (GOOD + "[executor]\nworkers = 0", "executor.workers: must be at least 1 (found 0)"),
+        (GOOD + "[store]\nuri = 3", "store.uri: must be a text, in quotes (found 3)"),
+        (
+            PRODUCT + "masks = 'x'",
+            "products.evi.masks: must be a list of tables, each under two brackets, as in [[products.masks]]",
+        ),
+        (PRODUCT + "masks = [{ band = 'q', bits = 3 }]", "bits of the 1st of products.evi.masks: must be a list: write [3]"),
+        (PRODUCT + "nodata = 'x'", "products.evi.nodata: must be a number or 'nan' (found 'x')"),
+        (INSPECTIONS + "min = 'five'", "fields.height_m.min: must be a number (found 'five')"),
+        (INSPECTIONS + "units = 3", "fields.height_m.units: must be a table, as in [fields.units] (found 3)"),
+        (INSPECTIONS + "[[fields]]\nlabel = 'x'", "name of the 3rd of fields: is required"),
+        (INSPECTIONS + "[[fields]]\nname = 'height_m'\nlabel = 3", "label of the 3rd of fields: must be a text, in quotes"),
+        (INSPECTIONS + "[[fields]]\nname = 'Height'\nlabel = 'x'", "fields.Height.name: must be a small letter followed by"),
+        (INSPECTIONS + "[findings]\ncolumns = { a = 'b' }", "findings.columns: must hold at least 2 items"),
+        ("pipeline = 'inspections'\nwindow = 3", "window: must be a table, as in [window] (found 3)"),
+        ("pipeline = 'inspections'\nfields = 3", "fields: must be a list of tables, each under two brackets, as in [[fields]]"),
+    ],
+)
+def test_a_place_has_a_name_and_the_remedy_fits_it(tmp_path: Path, text: str, line: str) -> None:
+    """Items of lists go by their names, else counted from 1; what to write is shown for what is allowed there."""
+    message = refusal(tmp_path, text)
+    assert f"\n  {line}" in message, message
+    assert "Input should" not in message
 
 
 def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
