@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from pipelines.cli.application import app
@@ -322,3 +323,15 @@ def test_every_command_explains_itself(command: str) -> None:
     code, output = run(*command.split(), "--help")
     assert code == 0
     assert "Exit codes" in output
+
+
+def test_no_word_of_a_help_is_lost() -> None:
+    """Help is printed as markup, which takes words in brackets for styles: each word that is written is shown."""
+    commands = {(): get_command(app)}
+    for _ in range(2):
+        commands |= {(*path, name): sub for path, one in commands.items() for name, sub in getattr(one, "commands", {}).items()}
+    assert len(commands) > len(COMMANDS.split(","))
+    for path, command in commands.items():
+        shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "400"}).output.split()
+        texts = [command.help, command.epilog, *(getattr(parameter, "help", None) for parameter in command.params)]
+        assert {word for text in texts for word in (text or "").split()} <= set(shown), path
