@@ -19,7 +19,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from assets.fetch.index import list_index
 from assets.fetch.model import FetchLimits
 from assets.fetch.uris import host_of, local_path, redacted, scheme_of
-from assets.inspections.periods import ALLOWED, period_start
+from assets.inspections.periods import ALLOWED, normal_period, period_start
 from assets.inspections.source_uris import canonical_uri, report_key
 from assets.inspections.tables import BadRow, TableUnreadable, read_table
 from assets.survey import LeftOut
@@ -119,6 +119,8 @@ class _Found:
         except UnitRejected as error:
             self.leave_out(shown, BAD_ROW, f"{place}: uri: {error.message}")
             return
+        # one period is one, however it is spelled: of this form are output, record, pair and conflict
+        period = normal_period(period, months=self.config.extraction.months)
         home = self._window(window, period, name=shown, place=place)
         if home is not None:
             self.reports.append(ListedReport(report_key(site, canonical), site, period, home, address, shown, place))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from assets.inspections.periods import period_start
+from assets.inspections.periods import normal_period
 from resources.config_inspections import ENGLISH_MONTHS
 from resources.errors import ErrorKind, UnitRejected
 
@@ -147,22 +147,5 @@ def _plain(text: str) -> str:
 
 
 def is_same_period(found: str, listed: str, *, months: Sequence[str] = ENGLISH_MONTHS) -> bool:
-    """Whether two spellings mean one period: 2026-Q1 and Q1 2026, 2026-05, 05/2026 and May 2026; else equal but for case."""
-    return _period(found, months) == _period(listed, months)
-
-
-def _period(text: str, months: Sequence[str]) -> str:
-    plain = _plain(text)
-    if short := re.fullmatch(
-        r"(?P<part>[qh][1-4])\s*[/ -]?\s*(?P<year>[0-9]{4})|(?P<y>[0-9]{4})\s*[/ -]?\s*(?P<p>[qh][1-4])", plain
-    ):
-        plain = f"{short['year'] or short['y']}-{short['part'] or short['p']}"
-    elif numbered := re.fullmatch(r"(?P<month>[0-9]{1,2})[/.](?P<year>[0-9]{4})", plain):
-        plain = f"{numbered['year']}-{int(numbered['month']):02}"
-    else:
-        for at, name in enumerate(months, start=1):
-            for spelled in (name.casefold(), name[:3].casefold()):
-                year = re.fullmatch(rf"{re.escape(spelled)}\.? (?P<year>[0-9]{{4}})", plain)
-                if year is not None:
-                    return f"{year['year']}-{at:02}"
-    return plain.upper() if period_start(plain) is not None else plain
+    """Whether two spellings mean one period: equal in its one form, but for letter case where that is free text."""
+    return normal_period(found, months=months).casefold() == normal_period(listed, months=months).casefold()

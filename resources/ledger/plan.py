@@ -56,7 +56,8 @@ _REVISE_UNIT = (
 )
 _DESCRIBE_UNIT = (
     update(units)
-    .where(units.c.id == bindparam("b_id"), units.c.state.not_in([UnitState.COMPLETE, UnitState.RUNNING]))
+    # one comparison each: a list of states cannot be bound in a statement that is executed for many rows
+    .where(units.c.id == bindparam("b_id"), units.c.state != UnitState.COMPLETE, units.c.state != UnitState.RUNNING)
     .values(output_uri=bindparam("b_uri"), source=bindparam("b_source"), inputs=bindparam("b_inputs"))
 )
 

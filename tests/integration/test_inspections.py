@@ -155,6 +155,42 @@ def test_a_second_report_for_a_pair_is_a_visible_conflict(reports: ReportProject
     assert sorted(left_out(reports)[CONFLICT]) == sorted([first, second])
 
 
+def test_one_period_in_three_spellings_has_one_record(reports: ReportProject) -> None:
+    """However a period is spelled, one of its site's reports has the record, and the others are dead letters and named."""
+    reports.configure(extra='\n[extraction]\nperiod_label = ""\n')
+    listed = [(reports.put(f"{name}.pdf", report_bytes("A", condition=name)), name) for name in ("2026-Q2", "Q2 2026", "2026-q2")]
+    rows = "".join(f"A,{address},{period}\n" for address, period in listed)
+    (reports.lists / f"{WINDOW}.csv").write_text(f"site,uri,period\n{rows}")
+    summary = reports.run().summary
+    assert (summary.processed, summary.quarantined) == (1, 2)
+    assert [(one.site, one.period) for one in reports.records()] == [("A", "2026-Q2")]
+    assert [letter.kind for letter in reports.project.ledger.dead_letters()] == [ErrorKind.DUPLICATE_KEY] * 2
+    assert len(left_out(reports)[CONFLICT]) == 3
+
+
+def test_records_of_a_raw_spelling_are_made_anew_once(reports: ReportProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where records were made for periods as spelled, the next run makes one for the period's form, and keeps the old ones."""
+    reports.configure(extra='\n[extraction]\nperiod_label = ""\n')
+    listed = [(reports.put(f"{name}.pdf", report_bytes("A", condition=name)), name) for name in ("q1 2026", "Q1 2026")]
+    rows = "".join(f"A,{address},{period}\n" for address, period in listed)
+    (reports.lists / f"{WINDOW}.csv").write_text(f"site,uri,period\n{rows}")
+    with monkeypatch.context() as patched:
+        patched.setattr("assets.inspections.listing.normal_period", lambda text, **_: text)
+        assert reports.run().summary.processed == 2
+    before = {one.unit_key: one.period for one in reports.records()}
+    assert set(before.values()) == {"q1 2026", "Q1 2026"}
+    summary = reports.run().summary
+    assert (summary.processed, summary.quarantined) == (1, 1)
+    (winner,), (loser,) = reports.rows(COMPLETE), reports.rows(QUARANTINED)
+    assert (winner.output_uri, loser.error_kind) == ("row:inspection_records/A/2026-Q1", ErrorKind.DUPLICATE_KEY)
+    (past,) = reports.project.ledger.record_history(winner.key)
+    assert (past.period, past.why) == (before[winner.key], "replaced")
+    reports.project.engine(inline=True).run(table_batch(reports.project, [WINDOW], reports.rows()), run_id="table")
+    found = pq.read_table(reports.project.store.path(table_uri(WINDOW))).to_pylist()
+    assert {row["period"]: row["is_current"] for row in found} == {"2026-Q1": True, before[loser.key]: False}
+    assert reports.run().summary.processed == 0
+
+
 def test_equal_content_under_two_addresses_is_told_and_not_doubled(reports: ReportProject, server: FaultyHttp) -> None:
     """Two sites with the same bytes have one record each; the table and the page name the other address."""
     reports.configure(extra='\n[extraction]\nsite_label = ""\n')

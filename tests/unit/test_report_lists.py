@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assets.fetch.model import FetchLimits
 from assets.inspections.listing import ReportListing, list_reports
-from assets.inspections.periods import period_start
+from assets.inspections.periods import normal_period, period_start
 from assets.inspections.record import rules_of
+from assets.inspections.rules import is_same_period
 from assets.inspections.tables import BadRow, TableRow, TableUnreadable, read_table
 from resources.config import load_config
 from resources.config_inspections import InspectionsConfig
@@ -51,6 +54,67 @@ def listed(folder: Path, text: str = "", **homes: str) -> ReportListing:
 def test_a_period_begins_at_a_moment(period: str, start: tuple[int, int, int] | None) -> None:
     """Years, halves, quarters, months, ISO weeks and days have a first moment, and nothing else has."""
     assert period_start(period) == (None if start is None else datetime(*start, tzinfo=UTC))
+
+
+SPELLED = st.one_of(
+    st.tuples(
+        st.sampled_from(["{q} {y}", "{y}-{q}", "{y}{q}", "{q}/{y}", " {y}  {q} ", "{y}-{m:02}", "{m}/{y}", "{m:02}.{y}",
+                         "{n} {y}", "{n:.3}. {y}", "{y}-W{m:02}", "{y}-{m:02}-11", "{y}", "{n}", "{y}-{m}", "{n} of {y}"]),
+        st.sampled_from(["Q1", "q2", "Q4", "H1", "h2", "H3", "Q5"]),
+        st.integers(1, 14),
+        st.sampled_from(["May", "march", "SEPTEMBER", "Sommer"]),
+        st.sampled_from(["2026", "0000", "1999"]),
+    ).map(lambda one: one[0].format(q=one[1], m=one[2], n=one[3], y=one[4])),
+    st.text(max_size=12),
+)  # fmt: skip
+
+
+@given(one=SPELLED, other=SPELLED)
+def test_a_period_has_one_form(one: str, other: str) -> None:
+    """The form is final, equal periods have equal forms, and what has a beginning keeps it."""
+    form = normal_period(one)
+    assert normal_period(form) == form
+    assert is_same_period(one, form)
+    assert is_same_period(one, other) == (form.casefold() == normal_period(other).casefold())
+    if period_start(one) is not None:
+        assert period_start(form) == period_start(one)
+    if period_start(form) is not None:
+        assert form == form.upper()
+        assert is_same_period(one, other) == (form == normal_period(other))
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("2026-q2", "2026-Q2"),
+        ("Q2 2026", "2026-Q2"),
+        ("2026h1", "2026-H1"),
+        ("5/2026", "2026-05"),
+        ("05.2026", "2026-05"),
+        ("sep. 2026", "2026-09"),
+        ("2026-w07", "2026-W07"),
+        (" 2026-05-31 ", "2026-05-31"),
+        ("2026", "2026"),
+        ("13/2026", "13/2026"),
+        ("q5 2026", "q5 2026"),
+        ("  Spring \u00a0 2026", "Spring 2026"),
+    ],
+)
+def test_the_form_of_a_period(text: str, form: str) -> None:
+    """As the documentation writes them; what is no period of these stays, with single spaces."""
+    assert normal_period(text) == form
+
+
+def test_one_period_is_one_however_it_is_spelled(tmp_path: Path) -> None:
+    """Reports of one site and period are in conflict in any spelling, months in the configured language among them."""
+    (tmp_path / "lists").mkdir()
+    rows = "A,a.pdf,2026-05\nA,b.pdf,05/2026\nA,c.pdf,Mai 2026\nB,d.pdf,Sommer\nA,a.pdf,mai 2026\n"
+    (tmp_path / "lists" / "2026-05.csv").write_text(f"site,uri,period\n{rows}")
+    names = ["Januar", "Februar", "M\u00e4rz", "April", "Mai", "Juni", "Juli", "August", "September", "Oktober", "November"]
+    found = listed(tmp_path, f"[source]\nsettle_s = 0\n[extraction]\nmonths = {[*names, 'Dezember']}\n")
+    assert sorted(report.period for report in found.reports) == ["2026-05", "2026-05", "2026-05", "Sommer"]
+    assert [one.verdict for one in found.left_out].count("CONFLICT") == 3
+    assert [one.verdict for one in found.left_out].count("LISTED_TWICE") == 1
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
@@ -103,7 +167,7 @@ def test_the_window_is_the_tables_then_the_rows_then_the_periods(tmp_path: Path)
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "2026-03.csv").write_text("site,uri,period\nA,a.pdf,spring\n")
     assert [report.window for report in listed(tmp_path).reports] == ["2026-03"]
-    (tmp_path / "all.csv").write_text("site,uri,period,window\nA,a.pdf,2026-05,2026-04\nB,b.pdf,2026-Q2,\nC,c.pdf,spring,\n")
+    (tmp_path / "all.csv").write_text("site,uri,period,window\nA,a.pdf,2026-05,2026-04\nB,b.pdf,Q2 2026,\nC,c.pdf,spring,\n")
     found = listed(tmp_path, '[source]\ntables = "all.csv"\nsettle_s = 0\n')
     assert {report.site: report.window for report in found.reports} == {"A": "2026-04", "B": "2026-04"}
     assert [(one.verdict, "period" in one.reason) for one in found.left_out] == [("BAD_ROW", True)]
