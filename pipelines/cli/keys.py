@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.options import JsonOption
+from pipelines.cli.options import JsonOption, refuse
 from pipelines.cli.printing import print_json_rows, print_table
 
 
@@ -21,9 +21,11 @@ def keys(
     if markdown:
         typer.echo(as_markdown(), nl=False)
         return
-    found = [
-        key for key in configuration_keys() if section is None or key.section == section or key.section.startswith(f"{section}.")
-    ]
+    every = list(configuration_keys())
+    sections = {key.section for key in every} - {""}
+    if section is not None and not any(name == section or name.startswith(f"{section}.") for name in sections):
+        refuse("SECTION", section, ", ".join(sorted(sections)))
+    found = [key for key in every if section is None or key.section == section or key.section.startswith(f"{section}.")]
     if as_json:
         print_json_rows(found)
     else:

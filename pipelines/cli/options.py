@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from resources.windows import WindowCalendar
 
 CONFIG_VARIABLE = "TILEWRIGHT_CONFIG"
+_FORMS = (("%Y", "YYYY"), ("%m", "MM"), ("%d", "DD"), ("%H", "HH"))
+_LOOKED_AT = 1000
 
 ConfigOption = Annotated[
     Path | None,
@@ -25,16 +29,50 @@ WindowOption = Annotated[str | None, typer.Option("--window", "-w", help="Only t
 ProductOption = Annotated[str | None, typer.Option("--product", "-p", help="Only this product.")]
 
 
-def require_window(calendar: WindowCalendar, window: str) -> None:
-    """End with wrong usage unless the calendar has that window: a slip of the pen must not look like "nothing to do"."""
+def refuse(option: str, found: str, allowed: str) -> NoReturn:
+    """End with wrong usage, saying what an option was given and what it takes."""
     from pipelines.cli.exits import ExitCode
     from pipelines.cli.printing import show
 
+    typer.echo(f"tilewright: {option}: found {show(found)!r}; allowed: {allowed}", err=True)
+    raise typer.Exit(ExitCode.USAGE)
+
+
+def require_window(calendar: WindowCalendar, window: str) -> None:
+    """End with wrong usage unless the calendar has that window: a slip of the pen must not look like "nothing to do"."""
     try:
         calendar.window(window)
-    except ValueError as error:
-        typer.echo(f"tilewright: --window: {show(error)}", err=True)
-        raise typer.Exit(ExitCode.USAGE) from None
+    except ValueError:
+        form = reduce(lambda text, part: text.replace(*part), _FORMS, calendar.key_format)
+        end = "" if calendar.end is None else f" and before {calendar.end:{calendar.key_format}}"
+        allowed = f"{form}, one each {calendar.every} from {calendar.start:{calendar.key_format}}{end}"
+        refuse("--window", window, allowed)
+
+
+def require_known(
+    config: Config, ledger: Ledger, *, window: str | None = None, product: str | None = None, asset: str | None = None
+) -> None:
+    """End with wrong usage on a filter that can fit nothing, planned or past: a slip of the pen must not look like "nothing"."""
+    from assets.pipeline_shape import shape_of
+    from resources.windows import WindowCalendar
+
+    shape = shape_of(config)
+    assets = (*shape.window_assets, *shape.more)
+    if asset is not None and asset not in assets:
+        refuse("--asset", asset, ", ".join(assets))
+    if window is not None and not _is_on_record(ledger, assets, window=window):
+        require_window(WindowCalendar(config.window), window)
+    if product is not None and not _is_on_record(ledger, assets, product=product):
+        known = [item.name for item in getattr(config, "products", ())]
+        if product not in known:
+            # the first of each asset: all that there are would be too many to read for an answer
+            found = {unit.product for name in assets for unit in ledger.units(asset=name, limit=_LOOKED_AT)}
+            refuse("--product", product, ", ".join(sorted({*known, *found})) or "none yet")
+
+
+def _is_on_record(ledger: Ledger, assets: Iterable[str], *, window: str | None = None, product: str | None = None) -> bool:
+    found = (unit for name in assets for unit in ledger.units(asset=name, window=window, product=product, limit=1))
+    return any(found) or any(ledger.dead_letters(status=None, window=window, product=product))
 
 
 def use_config(config: Path | None) -> None:

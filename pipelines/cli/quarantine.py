@@ -11,16 +11,27 @@ from uuid import uuid4
 import typer
 
 from pipelines.cli.exits import EPILOG, ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, ProductOption, WindowOption, open_ledger, open_project
+from pipelines.cli.options import (
+    ConfigOption,
+    JsonOption,
+    ProductOption,
+    WindowOption,
+    load,
+    open_ledger,
+    open_project,
+    require_known,
+)
 from pipelines.cli.printing import print_json, print_json_rows, print_table
-from resources.errors import EnvironmentUnfit
+from resources.errors import EnvironmentUnfit, ErrorKind
 
 if TYPE_CHECKING:
     from resources.ledger import DeadLetter, Ledger
 
 app = typer.Typer(help="Dead letters: list, show, replay and dismiss what was set aside.", no_args_is_help=True, epilog=EPILOG)
 
-KindOption = Annotated[str | None, typer.Option("--kind", "-k", help="Only this error kind, e.g. corrupt_input.")]
+KindOption = Annotated[
+    ErrorKind | None, typer.Option("--kind", "-k", metavar="KIND", help="Only this error kind, e.g. corrupt_input.")
+]
 AgeOption = Annotated[float | None, typer.Option("--older-than", min=0, help="Only those last seen more than so many days ago.")]
 _COLUMNS = ("id", "status", "subject", "name", "window", "kind", "attempts", "last_at", "reason")
 _FIELDS = (
@@ -43,7 +54,7 @@ def list_letters(
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters: what was set aside, why, after how many attempts, since when. Exit code 3 if any is open."""
-    ledger = open_ledger(config)
+    ledger = _open_for(config, window=window, product=product)
     letters = _select(ledger, window=window, kind=kind, product=product, older_than=older_than, closed=closed)
     if as_json:
         print_json_rows(letters)
@@ -100,7 +111,7 @@ def replay(
     if bool(ids) == (is_filtered or everything):
         typer.echo("tilewright: give numbers, or a filter, or --all", err=True)
         raise typer.Exit(ExitCode.USAGE)
-    ledger = open_ledger(config)
+    ledger = _open_for(config, window=window, product=product)
     letters = _chosen(ledger, ids) if ids else _select(ledger, window=window, kind=kind, product=product, older_than=older_than)
     done = 0
     if not dry_run and letters:
@@ -148,11 +159,21 @@ def _plan_again(config: Path | None, windows: set[str]) -> None:
         typer.echo(f"tilewright: {error.message}; `tilewright run --window` plans with these inputs again later", err=True)
 
 
+def _open_for(config: Path | None, *, window: str | None, product: str | None) -> Ledger:
+    """The ledger; wrong usage where a filter can fit nothing in it."""
+    from resources.opening import open_project_ledger
+
+    settings = load(config)
+    ledger = open_project_ledger(settings)
+    require_known(settings, ledger, window=window, product=product)
+    return ledger
+
+
 def _select(
     ledger: Ledger,
     *,
     window: str | None = None,
-    kind: str | None = None,
+    kind: ErrorKind | None = None,
     product: str | None = None,
     older_than: float | None = None,
     closed: bool = False,

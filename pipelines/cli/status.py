@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pipelines.cli.exits import ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, load
+from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, load, require_known
 from pipelines.cli.printing import print_json, print_table, show
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ def status(config: ConfigOption = None, window: WindowOption = None, as_json: Js
 
     settings = load(config)
     ledger = open_project_ledger(settings)
+    require_known(settings, ledger, window=window)
     found = standings(ledger, shape_of(settings).units, window=window)
     letters = Counter(letter.kind for letter in ledger.dead_letters(window=window))
     runs = [run for run in ledger.runs(limit=10) if window is None or any(window in name for name in run.partitions)]
@@ -82,7 +83,8 @@ def status(config: ConfigOption = None, window: WindowOption = None, as_json: Js
             }
         )
     elif not found:
-        typer.echo("No window has a plan yet. `tilewright plan` shows what there is to do, `tilewright run` does it.")
+        which = "No window has a plan yet" if window is None else f"Window {show(window)} has no plan yet"
+        typer.echo(f"{which}. `tilewright plan` shows what there is to do, `tilewright run` does it.")
     else:
         numbers = ("partitions", "settled", *_NUMBERS)
         rows = [[item.window, item.word, item.partitions, item.settled, *(item.units[n] for n in _NUMBERS)] for item in found]

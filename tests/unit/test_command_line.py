@@ -121,7 +121,7 @@ def test_units_are_listed_by_filter(ledger: Ledger) -> None:
     """State, window and product narrow the list; JSON holds every fact."""
     assert len(facts("units")) == 4
     assert [item["tile"] for item in facts("units", "--state", "failed", "--window", "2024-06-02")] == ["10-1-3"]
-    assert facts("units", "--product", "other") == []
+    assert facts("units", "--product", "true_colour", "--window", "2024-06-01", "--state", "failed") == []
     assert run("units", "--state", "broken")[0] == 2
     assert "Only the first 2" in run("units", "--limit", "2")[1]
 
@@ -205,6 +205,39 @@ def test_a_window_that_is_none_is_wrong_usage(ledger: Ledger, config: Path, comm
     code, output = run(command, "--window", "2031-01-01")
     assert code == 2
     assert "--window" in output
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "allowed"),
+    [
+        *(
+            (name, "--window", "2024-06-31", "YYYY-MM-DD, one each day")
+            for name in ("status", "units", "plan", "quarantine list")
+        ),
+        ("run", "--window", "June", "YYYY-MM-DD, one each day from 2024-06-01 and before 2024-06-03"),
+        ("units", "--asset", "nonsense", "scene_manifest, tiles, tile_catalogue"),
+        *((name, "--product", "ndvi", "true_colour") for name in ("units", "quarantine list", "quarantine replay")),
+        ("quarantine list", "--kind", "nonsense", "corrupt_input"),
+        ("quarantine replay", "--window", "2024", "YYYY-MM-DD"),
+        ("keys", "", "nonsense", "products"),
+    ],
+)
+def test_a_filter_that_fits_nothing_is_wrong_usage(
+    ledger: Ledger, config: Path, command: str, option: str, value: str, allowed: str
+) -> None:
+    """An empty list, or "no dead letters", must not come of a slip of the pen; what is allowed is said."""
+    open_project_store(load_config(config), ledger)
+    code, output = run(*command.split(), *filter(None, [option, value]))
+    assert code == 2
+    assert value in output
+    assert allowed in output
+
+
+def test_a_window_of_the_past_is_still_found(ledger: Ledger, config: Path) -> None:
+    """What the ledger holds is shown, also where the configuration begins later now; a window of it without a plan is said so."""
+    config.write_text(CONFIGURATION.replace("start = 2024-06-01", "start = 2024-06-02").replace("end = 2024-06-03", ""))
+    assert [item["tile"] for item in facts("units", "--window", "2024-06-01")] == ["10-1-1"]
+    assert "Window 2024-06-03 has no plan yet" in run("status", "--window", "2024-06-03")[1]
 
 
 def test_sweep_says_before_it_removes(ledger: Ledger, config: Path) -> None:
