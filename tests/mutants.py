@@ -105,7 +105,7 @@ MUTANTS = (
         "assets/inspections/planning.py",
         "    if observed is not None and (by == observed.token or",
         "    if observed is not None and (by == () or",
-        "tests/integration/test_inspections.py::test_a_report_that_is_listed_no_more_leaves_and_returns",
+        "tests/integration/test_inspections.py::test_an_address_under_two_sites_is_read_once_for_each",
     ),
     Mutant(
         4,

@@ -319,6 +319,25 @@ def test_a_rejected_report_returns_by_itself_when_it_is_mended(reports: ReportPr
     assert reports.run().summary.processed == 1
 
 
+@pytest.mark.parametrize("is_web", [True, False])
+def test_an_address_under_two_sites_is_read_once_for_each(reports: ReportProject, server: FaultyHttp, is_web: bool) -> None:
+    """What another site's record tells of the content brings no rejected report back: neither token nor rules have changed."""
+    address = serve(server, "A") if is_web else reports.put("A.pdf", report_bytes("A"))
+    reports.list_reports([("A", address), ("B", address)])
+    assert reports.run().summary.quarantined == 1
+    assert states(reports) == {"A": COMPLETE, "B": QUARANTINED}
+    (letter,) = reports.project.ledger.dead_letters()
+    for number in range(2):
+        reports.list_reports([("A", address), ("B", address), (f"new{number}", reports.put("no.pdf", b"no report"))])
+        assert reports.run().summary.processed == 0
+    assert [row.attempts for row in reports.rows(QUARANTINED)] == [1, 1]
+    assert letter.id in {one.id for one in reports.project.ledger.dead_letters()}
+    reports.change_rules()
+    reports.run()
+    assert states(reports)["B"] is QUARANTINED
+    assert letter.id not in {one.id for one in reports.project.ledger.dead_letters()}
+
+
 def test_replay_skips_what_succeeded_and_says_why_it_failed_again(reports: ReportProject, server: FaultyHttp) -> None:
     """Of two exhausted reports one is well again: it is recorded once; the other returns with its new reason."""
     reports.list_reports([(site, server.route(f"/{site}.pdf", unavailable(99, ok(), retry_after=None))) for site in ("A", "B")])
