@@ -205,6 +205,11 @@ class Config:
         return []
 
     @property
+    def source_key(self) -> str:
+        """The key that names those folders, for messages."""
+        return "source.uri"
+
+    @property
     def store_dir(self) -> Path:
         """Root of finished outputs."""
         return self.resolve(self.store.uri)

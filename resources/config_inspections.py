@@ -254,3 +254,8 @@ class InspectionsConfig(Config):
             return [self.resolve(self.source.table_names).parent]
         where = self.source.listing or ""
         return [] if _REMOTE.match(where) else [self.resolve(where)]
+
+    @property
+    def source_key(self) -> str:
+        """Tables, or the listing that takes their place."""
+        return "source.listing" if self.source.table_names is None else "source.tables"

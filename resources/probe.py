@@ -21,7 +21,10 @@ def probe(config: Config, ledger: Ledger) -> list[str]:
 
     Raises nothing for an unfit store or source; what the ledger itself raises passes through.
     """
-    return [*_store_problems(config, ledger), *(problem for folder in config.input_dirs for problem in _folder_problems(folder))]
+    problems = _store_problems(config, ledger)
+    for folder in config.input_dirs:
+        problems += _folder_problems(folder, config.source_key)
+    return problems
 
 
 def _store_problems(config: Config, ledger: Ledger) -> list[str]:
@@ -33,14 +36,14 @@ def _store_problems(config: Config, ledger: Ledger) -> list[str]:
     return []
 
 
-def _folder_problems(folder: Path) -> list[str]:
+def _folder_problems(folder: Path, key: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             next(entries, None)
     except FileNotFoundError:
-        return [f"{folder}: the source folder is not there; mount it, or name the right folder in source.uri"]
+        return [f"{folder}: the source folder is not there; mount it, or name the right folder in {key}"]
     except NotADirectoryError:
-        return [f"{folder}: the source is not a folder; name the right one in source.uri"]
+        return [f"{folder}: the source is not a folder; name the right one in {key}"]
     except OSError as error:
         return [f"{folder}: the source folder cannot be read ({error.strerror}); mend its permissions or mount"]
     return []

@@ -100,7 +100,7 @@ def _source(config: Config) -> str:
     for folder in config.input_dirs:
         if not folder.is_dir():
             raise EnvironmentUnfit(
-                f"{folder}: no such folder; mount it, or name another in source.uri", kind=ErrorKind.SOURCE_MISSING
+                f"{folder}: no such folder; mount it, or name another in {config.source_key}", kind=ErrorKind.SOURCE_MISSING
             )
         if not os.access(folder, os.R_OK | os.X_OK):
             raise EnvironmentUnfit(f"{folder}: this account may not list it", kind=ErrorKind.SOURCE_MISSING)

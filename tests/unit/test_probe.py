@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from pipelines.cli.doctor import examine
+from resources.config import load_config
 from resources.errors import EnvironmentUnfit
-from resources.opening import open_project_store
+from resources.opening import open_project_ledger, open_project_store
 from resources.probe import probe
 from resources.store import open_store
 from tests.support.bytes_location import BytesProject, make_project
@@ -65,6 +67,26 @@ def test_a_missing_source(project: BytesProject) -> None:
     project.config.source_dir.rmdir()
     (found,) = problems(project)
     assert "the source folder is not there; mount it" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("pipeline = 'digitization'", "source.uri"),
+        ("pipeline = 'inspections'", "source.tables"),
+        ("pipeline = 'inspections'\nsource = { tables = 'batches/*.csv' }", "source.tables"),
+        ("pipeline = 'inspections'\nsource = { listing = 'scans', pattern = '{site}_{period}.pdf' }", "source.listing"),
+    ],
+)
+def test_a_missing_source_is_mended_by_a_key_that_there_is(tmp_path: Path, text: str, key: str) -> None:
+    """The key that the message of the probe, and of the doctor, names is the one that holds the folder."""
+    path = tmp_path / "tilewright.toml"
+    path.write_text(f"{text}\nstore.min_free_mb = 0\nwindow.start = 2026-01-01\n")
+    config = load_config(path)
+    (found,) = probe(config, open_project_ledger(config))
+    assert found.endswith(f"name the right folder in {key}")
+    told = next(item for item in examine(config) if item.name == "source")
+    assert told.detail.endswith(f"name another in {key}")
 
 
 def test_a_source_that_is_a_file(project: BytesProject) -> None:
