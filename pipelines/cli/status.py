@@ -61,7 +61,8 @@ def standings(ledger: Ledger, asset: str, *, window: str | None = None) -> list[
 def status(config: ConfigOption = None, window: WindowOption = None, as_json: JsonOption = False) -> None:
     """Show how each batch window stands: its units by state, the last runs with their five numbers, and open dead letters.
 
-    A window is complete when all its units are; quarantined when all are settled and some need a person; else incomplete.
+    A window is complete when all its planned units are; quarantined when all are settled and some need a person; else incomplete.
+    Only the ledger is read: `tilewright plan` tells what the source holds beside that, and what waits or is left out.
     """
     from assets.pipeline_shape import shape_of
     from resources.opening import open_project_ledger
