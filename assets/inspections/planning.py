@@ -112,7 +112,7 @@ def _revision(report: ListedReport, token: Token, known: Known, *, by: str | Non
     if unit is not None and same_rules and (token is Answer.NOT_ASKED or (known.is_complete and token is Answer.NONE_GIVEN)):
         return unit.revision
     if unit is not None and same_rules and not known.is_complete and unit.spec.get("token") == by:
-        # what another site's record of the same address tells of its content brings nothing back: this was judged under this token
+        # judged under this token: what another site's record of the address tells of its content brings nothing back
         return unit.revision
     if unit is not None and keeps and is_changed(token, known):
         return unit.revision
