@@ -140,8 +140,7 @@ def _found(uri: str, limits: FetchLimits) -> tuple[Path, os.stat_result]:
         raise UnitRejected(
             f"{redacted(uri)} depends on the folder it is read from; give the whole path", kind=ErrorKind.UNREADABLE
         )
-    real = Path(os.path.realpath(path))
-    homes = [folder for folder in limits.folders if real.is_relative_to(os.path.realpath(folder))]
+    homes = _homes(path, limits)
     if limits.folders and not homes:
         raise UnitRejected(f"{redacted(uri)} is outside the folders that content may come from", kind=ErrorKind.UNREADABLE)
     try:
@@ -149,16 +148,48 @@ def _found(uri: str, limits: FetchLimits) -> tuple[Path, os.stat_result]:
     except OSError as error:
         if error.errno not in _ABSENT:
             raise _unreadable(uri, error) from error
-        home = homes[0] if homes else path.parent
-        if not home.is_dir():
+        if gone := next((home for home in homes if _is_gone(home)), None):
             raise EnvironmentUnfit(
-                f"the folder {home} of {redacted(uri)} is not there; mount it or mend the address", kind=ErrorKind.SOURCE_MISSING
+                f"the folder {gone} of {redacted(uri)} is not there, or is empty; mount it or mend the address",
+                kind=ErrorKind.SOURCE_MISSING,
             ) from error
         raise not_found(uri) from error
     if not stat.S_ISREG(there.st_mode):
         # opening a pipe would wait for ever
         raise UnitRejected(f"{redacted(uri)} is a folder, a pipe or a device, not a file", kind=ErrorKind.UNREADABLE)
     return path, there
+
+
+def _homes(path: Path, limits: FetchLimits) -> list[Path]:
+    """The folders of a file that are gone when a disk is: a file without them is not the fault of its address.
+
+    The configured ones. Without any: in the project's folder that one, and what is there directly below it; elsewhere the first
+    two names of the path, for where a disk is mounted cannot be known while it is not.
+    """
+    if limits.folders:
+        real = Path(os.path.realpath(path))
+        return [folder for folder in limits.folders if real.is_relative_to(os.path.realpath(folder))]
+    whole = Path(os.path.normpath(path))
+    if limits.root is not None and whole.is_relative_to(limits.root):
+        # a mount point stays when its disk goes, and so does a link to it; a mistyped name was never there
+        first = limits.root.joinpath(*whole.relative_to(limits.root).parts[:-1][:1])
+        is_there = first.is_dir() or (first.is_symlink() and not first.exists())
+        return [limits.root, first] if is_there else [limits.root]
+    home = Path(*whole.parts[: min(3, len(whole.parts) - 1)])
+    return [] if home.is_file() else [home]
+
+
+def _is_gone(folder: Path) -> bool:
+    """Whether a folder is not there, or holds nothing but hidden names: an unmounted disk is an empty folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return all(entry.name.startswith(".") for entry in entries)
+    except PermissionError:
+        return False
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+        return True
 
 
 @contextmanager

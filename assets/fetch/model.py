@@ -12,7 +12,8 @@ class FetchLimits:
 
     `connect_s` bounds name lookup, connection and TLS together, `read_s` the silence between two reads, `total_s` everything
     from the first request to the last byte, redirects included: a source that drips stays within `read_s` for ever. `folders`:
-    local folders that content may come from; a local path outside them is refused. None given: any local path.
+    local folders that content may come from; a local path outside them is refused. None given: any local path. `root`: the
+    project's folder, from which local addresses are shown.
     """
 
     max_bytes: int = 200_000_000
@@ -23,6 +24,7 @@ class FetchLimits:
     retry_after_max_s: float = 86_400.0
     slot_wait_s: float = 300.0
     folders: tuple[Path, ...] = ()
+    root: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

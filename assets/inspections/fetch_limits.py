@@ -17,4 +17,5 @@ def limits_of(config: InspectionsConfig) -> FetchLimits:
         redirects_max=fetch.redirects,
         retry_after_max_s=fetch.retry_after_max_s,
         folders=tuple(config.resolve(folder) for folder in fetch.folders),
+        root=config.root,
     )

@@ -363,6 +363,18 @@ def test_replay_skips_what_succeeded_and_says_why_it_failed_again(reports: Repor
     assert reports.records() == before_records
 
 
+def test_one_mistyped_folder_is_one_dead_letter(reports: ReportProject) -> None:
+    """A row with a folder that is not there stops no other row of its window, and comes back when the row is mended."""
+    good = reports.put("A.pdf", report_bytes("A"))
+    reports.put("B.pdf", report_bytes("B"))
+    reports.list_reports([("A", good), ("B", "reports/typo-folder/B.pdf"), ("C", "reprots/C.pdf")])
+    summary = reports.run().summary
+    assert (summary.outcome, summary.processed) == (RunOutcome.COMPLETE_WITH_QUARANTINE, 1)
+    assert [letter.kind for letter in reports.project.ledger.dead_letters()] == [ErrorKind.NOT_FOUND] * 2
+    reports.list_reports([("A", good), ("B", "reports/B.pdf")])
+    assert reports.run().summary.outcome is RunOutcome.COMPLETE
+
+
 def test_rows_that_cannot_be_used_are_named_and_stop_nothing(reports: ReportProject, server: FaultyHttp) -> None:
     """Each bad row says file, line, field, found and allowed; the good ones of the same table are done."""
     fine = serve(server, "A")

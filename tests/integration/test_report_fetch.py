@@ -448,14 +448,14 @@ def test_local_files_come_by_path_and_by_address(tmp_path: Path, target: Path) -
 
 
 def test_what_is_wrong_with_local_files(tmp_path: Path, target: Path) -> None:
-    """A missing file is the report's fault, a missing folder is not; pipes are not waited for."""
+    """A missing file, in whatever folder, is the report's fault; pipes are not waited for."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large.pdf").write_bytes(b"x" * 11)
     (tmp_path / "loop").symlink_to("loop")
     expected = {
         str(tmp_path / "missing.pdf"): (Verdict.QUARANTINE, ErrorKind.NOT_FOUND),
-        str(tmp_path / "large.pdf" / "inside"): (Verdict.STOP, ErrorKind.SOURCE_MISSING),
-        str(tmp_path / "nowhere" / "r.pdf"): (Verdict.STOP, ErrorKind.SOURCE_MISSING),
+        str(tmp_path / "large.pdf" / "inside"): (Verdict.QUARANTINE, ErrorKind.NOT_FOUND),
+        str(tmp_path / "nowhere" / "r.pdf"): (Verdict.QUARANTINE, ErrorKind.NOT_FOUND),
         str(tmp_path / "pipe"): (Verdict.QUARANTINE, ErrorKind.UNREADABLE),
         str(tmp_path): (Verdict.QUARANTINE, ErrorKind.UNREADABLE),
         str(tmp_path / ("x" * 300)): (Verdict.QUARANTINE, ErrorKind.NOT_FOUND),
@@ -483,8 +483,60 @@ def test_local_files_come_from_allowed_folders_only(tmp_path: Path, target: Path
     for path in (outside / "secret", inside / "link.pdf", inside / ".." / "out" / "secret"):
         assert verdict(failed(str(path), target, limits=limits)) == (Verdict.QUARANTINE, ErrorKind.UNREADABLE)
     assert failed(str(inside / "mistyped" / "r.pdf"), target, limits=limits).kind == ErrorKind.NOT_FOUND
-    gone = tmp_path / "unmounted"
-    assert failed(str(gone / "r.pdf"), target, limits=FetchLimits(folders=(gone,))).kind == ErrorKind.SOURCE_MISSING
+
+
+MISSING, STOPS = (Verdict.QUARANTINE, ErrorKind.NOT_FOUND), (Verdict.STOP, ErrorKind.SOURCE_MISSING)
+
+
+def test_a_configured_folder_that_is_gone_stops_the_run(tmp_path: Path, target: Path) -> None:
+    """An unmounted disk leaves no folder, or an empty one; below one with anything in it a missing folder is a mistyped name."""
+    home, other = tmp_path / "mount", tmp_path / "other"
+    other.mkdir()
+    (other / "x").touch()
+    limits = FetchLimits(folders=(other, home), root=tmp_path)
+    assert verdict(failed(str(home / "a" / "r.pdf"), target, limits=limits)) == STOPS
+    home.mkdir()
+    (home / ".hidden").touch()
+    assert verdict(failed(str(home / "a" / "r.pdf"), target, limits=limits)) == STOPS
+    (home / "b").mkdir()
+    assert verdict(failed(str(home / "a" / "r.pdf"), target, limits=limits)) == MISSING
+    assert verdict(failed(str(home / "b" / "r.pdf"), target, limits=limits)) == MISSING
+
+
+def test_what_is_missing_in_the_projects_folder(tmp_path: Path, target: Path) -> None:
+    """A mistyped folder is not found; the project's folder, a link in it or a folder directly below it that is gone stops."""
+    root = tmp_path / "project"
+    limits = FetchLimits(root=root)
+    assert verdict(failed(str(root / "scans" / "r.pdf"), target, limits=limits)) == STOPS
+    (root / "scans" / "there").mkdir(parents=True)
+    (root / "disk").mkdir()
+    (root / "link").symlink_to(tmp_path / "unmounted")
+    (root / "link.pdf").symlink_to(tmp_path / "unmounted")
+    (root / "file").touch()
+    expected = {
+        "scans/r.pdf": MISSING,
+        "scans/typo/r.pdf": MISSING,
+        "scans/there/r.pdf": MISSING,
+        "scnas/r.pdf": MISSING,
+        "r.pdf": MISSING,
+        "link.pdf": MISSING,
+        "file/r.pdf": MISSING,
+        "scans/../typo/r.pdf": MISSING,
+        "disk/r.pdf": STOPS,
+        "disk/2026/r.pdf": STOPS,
+        "link/r.pdf": STOPS,
+    }
+    assert {name: verdict(failed(str(root / name), target, limits=limits)) for name in expected} == expected
+    assert verdict(failed(str(root), target, limits=limits)) == (Verdict.QUARANTINE, ErrorKind.UNREADABLE)
+
+
+def test_what_is_missing_anywhere_else(tmp_path: Path, target: Path) -> None:
+    """Of a path outside the project the first two folders must be there, for one of them may be where a disk was."""
+    limits = FetchLimits(root=tmp_path / "project")
+    assert verdict(failed(str(tmp_path / "typo" / "r.pdf"), target, limits=limits)) == MISSING
+    assert verdict(failed("/r.pdf", target, limits=limits)) == MISSING
+    for path in ("/no-such-mount/r.pdf", "/no-such-mount/disk/r.pdf", f"{tmp_path.parents[-2]}/no-such-disk/scans/r.pdf"):
+        assert verdict(failed(path, target, limits=limits)) == STOPS
 
 
 def test_a_file_that_changes_while_it_is_read_is_tried_again(tmp_path: Path, target: Path) -> None:
