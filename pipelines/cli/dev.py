@@ -59,6 +59,8 @@ def dev(
 def _command(host: str, port: int) -> list[str]:
     # an editable installation and a checkout beside it must not be mixed: the module path of this process is handed on
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # Dagster imports what lies in the folder it is started in, before anything installed: a script gql.py of the user's own
+    os.chdir(ROOT)
     return [sys.executable, "-m", "dagster", "dev", "-w", str(WORKSPACE), "-h", host, "-p", str(port)]
 
 
