@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from assets.outlook import Outlook
@@ -49,7 +50,10 @@ class WindowForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """All windows, the units that would be computed, whether the disk has room, and what of the source is not used."""
+    """All windows, the units that would be computed, whether the disk has room, and what of the source is not used.
+
+    `open_window` is the one that is not over, when it has inputs and nobody has asked for it: a run leaves it alone.
+    """
 
     windows: tuple[WindowForecast, ...]
     redos: tuple[Redo, ...]
@@ -57,6 +61,8 @@ class Forecast:
     bytes_free: int | None
     bytes_kept_free: int
     left_out: tuple[LeftOut, ...] = ()
+    open_window: WindowForecast | None = None
+    open_until: datetime | None = None
 
     @property
     def has_room(self) -> bool:
@@ -66,18 +72,28 @@ class Forecast:
 
 def forecast(project: Project, *, window: str | None = None, bytes_free: int | None) -> Forecast:
     """What would be done for one window or for all. Raises `EnvironmentUnfit` when the source is not there."""
-    windows = [item.key for item in project.calendar.windows(project.ledger.clock())] if window is None else [window]
+    now = project.ledger.clock()
+    left_alone = project.calendar.open_window(now) if window is None else None
+    windows = [item.key for item in project.calendar.windows(now)] if window is None else [window]
+    if left_alone is not None:
+        windows.append(left_alone.key)
     outlook = project.outlook(windows, window=window)
     found: list[WindowForecast] = []
     redos: list[Redo] = []
+    unasked: WindowForecast | None = None
     for item in outlook.windows:
         here = WindowForecast(item.window, inputs=item.inputs)
         known = list(project.ledger.units(asset=project.shape.units, window=item.window))
-        redos += _compare(here, item.units, known, outlook)
+        would_redo = list(_compare(here, item.units, known, outlook))
+        if left_alone is not None and item.window == left_alone.key and not known:
+            unasked = here if here.inputs else None
+            continue
+        redos += would_redo
         found.append(here)
     total = sum(item.bytes_estimate for item in found)
     kept = project.config.store.min_free_mb * 1_000_000
-    return Forecast(tuple(found), tuple(redos), total, bytes_free, kept, outlook.left_out)
+    until = None if left_alone is None or unasked is None else left_alone.end
+    return Forecast(tuple(found), tuple(redos), total, bytes_free, kept, outlook.left_out, unasked, until)
 
 
 def _compare(here: WindowForecast, planned: Iterable[PlannedUnit], known: Iterable[UnitRow], outlook: Outlook) -> Iterator[Redo]:

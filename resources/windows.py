@@ -63,6 +63,10 @@ class WindowCalendar:
             yield BatchWindow(key=start.strftime(self.key_format), start=start, end=following)
             start = following
 
+    def open_window(self, moment: datetime) -> BatchWindow | None:
+        """The window that holds `moment`, where `windows` does not list it yet: more may come into it."""
+        return self.window_of(moment) if self.end is None else None
+
     def _floor(self, moment: datetime) -> datetime:
         if self.every == "hour":
             return moment.replace(minute=0, second=0, microsecond=0)

@@ -9,7 +9,7 @@ import typer
 
 from pipelines.cli.exits import ExitCode
 from pipelines.cli.options import ConfigOption, JsonOption, WindowOption, open_project, require_window
-from pipelines.cli.printing import print_json, print_table, show, show_bytes
+from pipelines.cli.printing import open_words, print_json, print_table, show, show_bytes
 
 if TYPE_CHECKING:
     from assets.forecast import WindowForecast
@@ -59,6 +59,9 @@ def plan(
             rows = [[redo.window, redo.product, redo.tile, redo.key[:16], redo.why] for redo in found.redos]
             print_table("\nUnits to compute", ["window", "product", "tile", "unit", "why"], rows)
         _print_left_out(found.left_out)
+        if found.open_window is not None and found.open_until is not None:
+            told = f"{found.open_window.inputs} inputs, {found.open_window.to_compute} units to compute"
+            typer.echo(f"{open_words(found.open_window.window, found.open_until)} ({told})")
         free = "" if found.bytes_free is None else f", {show_bytes(found.bytes_free)} are free"
         typer.echo(f"In all {len(found.redos)} units to compute, about {show_bytes(found.bytes_estimate)}{free}.")
     if not found.has_room:

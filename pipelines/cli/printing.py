@@ -95,6 +95,11 @@ def show(value: Any) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
+def open_words(window: str, until: datetime) -> str:
+    """What is said of a batch window that is not over, and that nobody has asked for."""
+    return f"{window} is open until {show(until)}: it runs when it is over, or now with `tilewright run -w {window}`"
+
+
 def show_bytes(size: float | None) -> str:
     """A size with three digits and its unit."""
     if size is None:

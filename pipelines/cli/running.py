@@ -10,13 +10,14 @@ import typer
 
 from pipelines.cli.exits import ExitCode
 from pipelines.cli.options import ConfigOption, JsonOption, open_project, require_window
-from pipelines.cli.printing import print_json, print_table, progress_of_units, show
+from pipelines.cli.printing import open_words, print_json, print_table, progress_of_units, show
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from assets.project import Project
     from pipelines.cli.launching import LaunchedRun
+    from resources.windows import BatchWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,11 @@ def run(
     config: ConfigOption = None,
     window: Annotated[
         list[str] | None,
-        typer.Option("--window", "-w", help="Batch window; may be given more than once. Default: all with inputs."),
+        typer.Option(
+            "--window",
+            "-w",
+            help="Batch window, also one that is not over; may be given more than once. Default: all that are over and have inputs.",
+        ),
     ] = None,
     tile: Annotated[
         list[str] | None,
@@ -56,7 +61,7 @@ def run(
 
     project = open_project(config)
     enter_home(project.config)
-    windows = _windows(project, window)
+    windows, left_alone = _windows(project, window)
     tiles = None if not tile else {_partition(project, name) for name in tile}
     runs = unit_runs(project, windows, tiles=tiles, failed=failed)
     # an output of the window may be all that is missing
@@ -70,6 +75,8 @@ def run(
     else:
         subject = project.shape.subject
         typer.echo(f"Nothing to run: no {subject}s, or nothing incomplete. `tilewright plan` says what is not used, and why.")
+    if left_alone is not None and not as_json:
+        typer.echo(open_words(left_alone.key, left_alone.end))
     if trouble:
         typer.echo(f"tilewright: {trouble.words}", err=True)
         raise typer.Exit(trouble.code)
@@ -154,14 +161,20 @@ def print_summary(facts: Sequence[dict[str, Any]]) -> None:
     print_table("", columns, [list(item.values()) for item in facts], numbers=columns[1:])
 
 
-def _windows(project: Project, given: Sequence[str] | None) -> list[str]:
+def _windows(project: Project, given: Sequence[str] | None) -> tuple[list[str], BatchWindow | None]:
+    """The windows to run, and the one that has inputs and is left alone because it is not over and nobody asked for it."""
     if given:
         for name in given:
             require_window(project.calendar, name)
-        return list(dict.fromkeys(given))
+        return list(dict.fromkeys(given)), None
     now = project.ledger.clock()
-    wanted = {*project.survey(now=now).windows, *(row.window for row in project.ledger.partition_rows(project.shape.units))}
-    return [window.key for window in project.calendar.windows(now) if window.key in wanted]
+    sourced = set(project.survey(now=now).windows)
+    planned = {row.window for row in project.ledger.partition_rows(project.shape.units)}
+    windows = [window.key for window in project.calendar.windows(now) if window.key in sourced | planned]
+    last = project.calendar.open_window(now)
+    if last is not None and last.key in planned:
+        return [*windows, last.key], None
+    return windows, last if last is not None and last.key in sourced else None
 
 
 def _partition(project: Project, name: str) -> str:

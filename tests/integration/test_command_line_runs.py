@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ import pytest
 
 from pipelines.demo.imagery import invented_imagery
 from pipelines.demo.scenes_project import build_project
+from tests.support.master_projects import MasterProject
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "pipelines.cli"]
@@ -50,6 +52,34 @@ def test_a_window_is_run_and_run_again(environment: dict[str, str], tmp_path: Pa
     (again,) = json.loads(output)["windows"]
     assert (again["processed"], again["skipped"]) == (0, found["planned"])
     assert "Nothing to run" in run(environment, "run", "--failed")[1]
+
+
+def test_a_window_that_is_not_over_is_run_when_asked_for(tmp_path: Path) -> None:
+    """Until then plan and run say that it is left alone; asked for, all of it is made, and later runs go on with it."""
+    made = MasterProject(tmp_path / "project")
+    made.configure(("start = 2026-01-01", 'start = 2020-01-01\nevery = "year"'))
+    now = datetime.now(UTC)
+    made.add("box/a.tif", arrived=now - timedelta(seconds=5))
+    environment = {**os.environ, "TILEWRIGHT_CONFIG": str(made.path)}
+    window = made.project.calendar.open_window(now - timedelta(seconds=5))
+    assert window is not None
+    for command in ("plan", "run"):
+        code, output, _ = run(environment, command)
+        assert (code, f"{window.key} is open until" in output) == (0, True)
+    assert not made.outputs()
+    code, output, errors = run(environment, "run", "--window", window.key)
+    assert code == 0, errors
+    assert {name.split("/")[0] for name in made.outputs()} == {
+        "master_manifest",
+        "access_copies",
+        "premis_export",
+        "batch_report",
+    }
+    made.add("box/b.tif", seed=2, arrived=now - timedelta(seconds=4))
+    code, output, _ = run(environment, "plan")
+    assert (code, "is open until" in output) == (3, False)
+    assert run(environment, "run")[0] == 0
+    assert len(made.event_ids()) == 8
 
 
 @pytest.mark.parametrize("action", ["transient", "reject"])

@@ -76,6 +76,15 @@ def test_only_windows_that_have_ended_are_listed() -> None:
     assert list(days.windows(utc(2025, 1, 1))) == []
 
 
+def test_the_window_that_is_not_over_is_open() -> None:
+    """Unless an end is configured: then all windows up to it are listed, whatever the time."""
+    found = calendar().open_window(utc(2026, 1, 2, 23, 59))
+    assert found is not None
+    assert found.key == "2026-01-02"
+    assert calendar().open_window(utc(2025, 1, 1)) is None
+    assert calendar(end="2026-01-05T00:00:00Z").open_window(utc(2026, 1, 2)) is None
+
+
 @pytest.mark.parametrize(
     ("every", "key"),
     [
