@@ -4,7 +4,7 @@ BagIt by RFC 8493: lines of a digest and a path, with line breaks and percent si
 `Bagging-Date` of `bag-info.txt`. CSV: a header with `path` (or file, filename), optionally `sha256` and `date`; split by comma or
 semicolon. A list that cannot be understood keeps its batch waiting: half a list would let half a batch pass. So does one that
 is there and cannot be used (a link to nothing, two that differ in letter case, other digests alone): passed over, it would let
-damage in.
+damage in; and a table with digests in a column that is not known.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from assets.sources.listing import Entry
 from assets.sources.source import Source
@@ -30,9 +31,11 @@ _BAGIT_LINE = re.compile(r"([^ \t]*)(?:[ \t]+\*?(.*))?", re.DOTALL)
 _BYTES_MOST = 256 << 20
 _SHOWN_MOST = 200
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_ANY_DIGEST = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64}|[0-9a-fA-F]{96}|[0-9a-fA-F]{128}")
+"""MD5, SHA-1, and SHA-2 from 256 to 512 bits, in hexadecimal digits."""
 _COLUMNS = {
     "path": ("path", "file", "filename", "file_name", "name"),
-    "sha256": ("sha256", "sha-256", "checksum_sha256"),
+    "sha256": ("sha256", "sha-256", "sha_256", "sha256sum", "checksum_sha256", "checksum", "digest", "hash"),
     "date": ("date", "batch_date"),
 }
 
@@ -124,12 +127,23 @@ def _csv(text: str) -> BatchManifest:
             if not path and not any((value or "") for value in row.values()):
                 continue
             digest = (row[columns["sha256"]] or "").strip() if columns["sha256"] else ""
+            _refuse_unknown_digest(row, columns, number)
             _add(digests, f"{CSV} line {number}", path, digest or None)
             if columns["date"] and (row[columns["date"]] or "").strip():
                 moments.add(_moment(row[columns["date"]].strip(), f"{CSV} line {number}"))
     except csv.Error as error:
         raise _refused(f"{CSV}: cannot be read as CSV: {error}") from error
     return BatchManifest(digests, min(moments, default=None))
+
+
+def _refuse_unknown_digest(row: Mapping[str, Any], columns: Mapping[str, str | None], number: int) -> None:
+    """Whoever gives digests believes that they are checked: one in a column that is not known must not be passed over."""
+    if columns["sha256"] is not None:
+        return
+    for name, value in row.items():
+        if name not in columns.values() and isinstance(value, str) and _ANY_DIGEST.fullmatch(value.strip()):
+            known = ", ".join(_COLUMNS["sha256"])
+            raise _refused(f"{CSV} line {number}: column {name!r}: found a digest; allowed: SHA-256, in a column {known}")
 
 
 def _add(digests: dict[str, str | None], where: str, path: str, digest: str | None) -> None:

@@ -7,18 +7,18 @@ still come under its name. After a crash: some of a batch may be captured, the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from assets.digitization.batches import Batch, Readiness, list_batches, readiness
 from assets.digitization.identification import MasterLimits, identify
-from assets.digitization.masters import Master, MasterListing, MasterVerdict, captured_master
+from assets.digitization.masters import TAKEN_IN, Master, MasterListing, MasterVerdict, captured_master
 from assets.sources.listing import Entry
 from assets.sources.names import is_utf8
 from assets.sources.pinning import Digests, digest_entries
-from resources.errors import ErrorKind, TransientError
+from resources.errors import EnvironmentUnfit, ErrorKind, TransientError
 from resources.ledger.facts import Capture
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def list_masters(project: DigitizationProject, *, now: datetime) -> MasterListing:
     """Everything the source holds now; masters of whole batches that were not there before are captured.
 
-    Raises `EnvironmentUnfit` (SOURCE_MISSING) when the source folder is not there.
+    Where fixity reads masters, captured ones whose files are gone are listed too. Raises `EnvironmentUnfit` (SOURCE_MISSING) when
+    the source is not there, or is empty though masters of it are captured.
     """
     batches, strangers = list_batches(project.source, project.config.source)
     uris = [entry.uri for batch in batches.values() for entry in batch.masters]
@@ -36,7 +37,33 @@ def list_masters(project: DigitizationProject, *, now: datetime) -> MasterListin
     masters: list[Master] = []
     for name in sorted(batches):
         masters += _Taking(project, batches[name], captures, now).masters()
+    if project.config.fixity.scope != "copies":
+        masters += _missing(project, {master.uri for master in masters if master.verdict in TAKEN_IN})
     return MasterListing(tuple(sorted(masters, key=lambda master: master.uri)), strangers)
+
+
+def _missing(project: DigitizationProject, listed: Collection[str]) -> list[Master]:
+    """Captured masters that are not listed. Captures are streamed only when their number says that some are missing."""
+    number = project.ledger.count_captures()
+    if number == len(listed):
+        return []
+    if not listed:
+        raise EnvironmentUnfit(
+            f"source.uri: found none of {number} captured masters; is it mounted? If masters are kept elsewhere once they are "
+            "copied, set fixity.scope = 'copies'",
+            kind=ErrorKind.SOURCE_MISSING,
+        )
+    return [
+        replace(
+            captured_master(capture),
+            verdict=MasterVerdict.MISSING,
+            found_sha256=None,
+            kind=ErrorKind.NOT_FOUND,
+            reason=f"{capture.uri!r}: file: found none; captured was sha256 {capture.sha256}: put it back",
+        )
+        for capture in project.ledger.captures()
+        if capture.uri not in listed
+    ]
 
 
 class _Taking:
@@ -107,7 +134,11 @@ class _Taking:
             is_future = moment is not None and moment > self.now
             verdict = MasterVerdict.IN_FUTURE if is_future else MasterVerdict.OUTSIDE_WINDOWS
             shown = "none" if moment is None else moment.isoformat(timespec="seconds")
-            reason = f"batch {self.batch.name!r}: time: found {shown}; allowed: one within a batch window that has begun"
+            first = self.project.calendar.start
+            reason = (
+                f"batch {self.batch.name!r}: time: found {shown}; allowed: one within a batch window that has begun, "
+                f"the first on {first:%Y-%m-%d} (window.start)"
+            )
         return Master(
             uri=entry.uri,
             batch=self.batch.name,

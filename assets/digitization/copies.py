@@ -133,6 +133,12 @@ def window_units(project: DigitizationProject, window: str, masters: Iterable[Ma
     return units + [refused_unit(master) for master in masters if master.window == window and master.verdict in NOT_TAKEN_IN]
 
 
+def copy_states(project: DigitizationProject, captures: Iterable[Capture]) -> dict[str, str]:
+    """How the copy of each content stands under the settings of now, by digest; one that is in no plan is left out."""
+    keys = {copy_unit(capture, project.copy_settings).key: capture.sha256 for capture in captures}
+    return {keys[row.key]: row.state.value for row in project.ledger.units(keys=keys)}
+
+
 class CopyWorks:
     """The work of planned copies, from their captures."""
 

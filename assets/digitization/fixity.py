@@ -66,7 +66,7 @@ class FixityBatch(PartitionBatch):
         self._project = project
         self._copies = _copies(project)
         now = project.ledger.clock()
-        changed = list_masters(project, now=now).with_verdict(MasterVerdict.CHANGED)
+        changed = list_masters(project, now=now).with_verdict(MasterVerdict.CHANGED, MasterVerdict.MISSING)
         self._suspects = {master.sha256 for master in changed if master.sha256 is not None}
         project.ledger.write_plan(
             FIXITY, [PartitionPlan(FIXITY, key, key, tuple(self._planned(key, now))) for key in dict.fromkeys(periods)]

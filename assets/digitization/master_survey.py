@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from assets.digitization.project import DigitizationProject
 
 NO_MASTER = "NO_MASTER"
-_LEFT_OUT = (MasterVerdict.WAITING, MasterVerdict.IN_FUTURE, MasterVerdict.OUTSIDE_WINDOWS, MasterVerdict.CHANGED)
+_LEFT_OUT = (
+    MasterVerdict.WAITING,
+    MasterVerdict.IN_FUTURE,
+    MasterVerdict.OUTSIDE_WINDOWS,
+    MasterVerdict.CHANGED,
+    MasterVerdict.MISSING,
+)
 _SETTLED = TAKEN_IN | NOT_TAKEN_IN
-_COPY_BYTES = 20_000_000.0
 
 
 def survey_of(listing: MasterListing) -> Survey:
@@ -38,10 +43,10 @@ def survey_of(listing: MasterListing) -> Survey:
     )
 
 
-def left_out(listing: MasterListing) -> tuple[LeftOut, ...]:
-    """What no copy is made of, and what changed after its copy was."""
+def left_out(listing: MasterListing, *verdicts: MasterVerdict) -> tuple[LeftOut, ...]:
+    """What no copy is made of, and what changed or went after it was captured; with masters that stand in `verdicts` too."""
     return (
-        *(LeftOut(master.uri, master.verdict.value, master.reason) for master in listing.with_verdict(*_LEFT_OUT)),
+        *(LeftOut(master.uri, master.verdict.value, master.reason) for master in listing.with_verdict(*_LEFT_OUT, *verdicts)),
         *(LeftOut(other.uri, NO_MASTER, other.reason) for other in listing.strangers),
     )
 
@@ -61,13 +66,14 @@ def copies_outlook(project: DigitizationProject, windows: Sequence[str], *, wind
     listing = list_masters(project, now=project.ledger.clock())
     rows = project.ledger.units(asset=COPIES, state=UnitState.COMPLETE, limit=500)
     seen = [row.output_size for row in rows if row.output_size]
-    mean = sum(seen) / len(seen) if seen else _COPY_BYTES
+    mean = sum(seen) / len(seen) if seen else None
+    sizes = {master.uri: float(master.size_bytes) for master in listing.masters}
     return Outlook(
         windows=[WindowOutlook(key, len(listing.of_window(key)), window_units(project, key, listing.masters)) for key in windows],
         place=_place,
         explain=_explain,
-        size_of=lambda _: mean,
-        left_out=left_out(listing),
+        size_of=lambda unit: mean or sizes.get(str(unit.spec.get("master")), 0.0),
+        left_out=left_out(listing, MasterVerdict.UNSETTLED),
     )
 
 

@@ -17,12 +17,14 @@ from resources.ledger.facts import Capture
 class MasterVerdict(StrEnum):
     """What is the case with a file of a batch.
 
-    CAPTURED: taken in, its digest pinned. CHANGED: taken in, and the file holds other bytes now. REFUSED, DAMAGED_IN_TRANSFER:
-    not taken in. UNSETTLED, WAITING: its batch is not whole yet. The others: its batch's time lies in no window.
+    CAPTURED: taken in, its digest pinned. CHANGED: taken in, and the file holds other bytes now. MISSING: taken in, and the file
+    is not there now, though fixity expects it. REFUSED, DAMAGED_IN_TRANSFER: not taken in. UNSETTLED, WAITING: its batch is not
+    whole yet. The others: its batch's time lies in no window.
     """
 
     CAPTURED = "CAPTURED"
     CHANGED = "CHANGED"
+    MISSING = "MISSING"
     REFUSED = "REFUSED"
     DAMAGED_IN_TRANSFER = "DAMAGED_IN_TRANSFER"
     UNSETTLED = "UNSETTLED"
@@ -31,7 +33,7 @@ class MasterVerdict(StrEnum):
     OUTSIDE_WINDOWS = "OUTSIDE_WINDOWS"
 
 
-TAKEN_IN = frozenset({MasterVerdict.CAPTURED, MasterVerdict.CHANGED})
+TAKEN_IN = frozenset({MasterVerdict.CAPTURED, MasterVerdict.CHANGED, MasterVerdict.MISSING})
 NOT_TAKEN_IN = frozenset({MasterVerdict.REFUSED, MasterVerdict.DAMAGED_IN_TRANSFER})
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from assets.digitization.capturing import list_masters
+from assets.digitization.copies import copy_states
 from assets.digitization.export import events_uri
-from assets.digitization.masters import TAKEN_IN, Master, MasterVerdict
+from assets.digitization.masters import TAKEN_IN, Master, MasterVerdict, first_of_each
 from assets.digitization.shape import MANIFEST, REPORT
 from assets.digitization.stock import window_masters
 from assets.window_batch import WindowBatch
@@ -31,12 +32,18 @@ def report_batch(project: DigitizationProject, windows: Sequence[str], rows: Ite
     works = {}
     for window in windows:
         masters = window_masters(project, window, listing)
+        tables = (
+            _batches(masters),
+            _amiss(masters),
+            _of_other_windows(project, window, masters),
+            _statements(units, window),
+        )
         page = window_page(
             report_uri(window),
             project.calendar.window(window),
             [row for row in units if row.window == window],
             noun="access copies",
-            tables=[table for table in (_batches(masters), _amiss(masters), _statements(units, window)) if table.rows],
+            tables=[table for table in tables if table.rows],
             links=(("master manifest", f"{MANIFEST}/{window}.parquet"), ("preservation events", events_uri(window))),
             footer="Masters are described as they were captured; copies are lossless unless their settings say otherwise.",
         )
@@ -56,13 +63,24 @@ def _batches(masters: Sequence[Master]) -> PageTable:
     return PageTable("Batches", columns, tuple(rows), note="Files with equal bytes are one content and have one copy.")
 
 
+def _of_other_windows(project: DigitizationProject, window: str, masters: Sequence[Master]) -> PageTable:
+    """Contents that another window captured first: their copies are there, and may be missing there."""
+    mine = {master.uri: master.sha256 for master in masters if master.verdict in TAKEN_IN and master.sha256 is not None}
+    first = first_of_each(project.ledger.captures(sha256s=sorted(set(mine.values()))))
+    elsewhere = {uri: first[sha256] for uri, sha256 in mine.items() if first[sha256].window != window}
+    states = copy_states(project, elsewhere.values())
+    rows = [(uri, capture.window, capture.uri, states.get(capture.sha256, "not planned")) for uri, capture in elsewhere.items()]
+    columns = ("file", "window of its copy", "captured first as", "copy")
+    return PageTable("Contents of other windows", columns, tuple(sorted(rows)))
+
+
 def _amiss(masters: Sequence[Master]) -> PageTable:
     rows = [
         (master.uri, master.verdict.value, "" if master.kind is None else master.kind.value, master.reason)
         for master in masters
         if master.verdict is not MasterVerdict.CAPTURED
     ]
-    return PageTable("Masters not taken in, or changed since", ("file", "verdict", "kind", "reason"), tuple(rows))
+    return PageTable("Masters not taken in, or changed or gone since", ("file", "verdict", "kind", "reason"), tuple(rows))
 
 
 def _statements(units: Sequence[UnitRow], window: str) -> PageTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from resources.ledger.connection import chunks
 from resources.ledger.facts import Capture, Observation
@@ -58,6 +58,11 @@ class Captures(RowOutputs):
                     captured_at=row.captured_at,
                     facts=json.loads(row.facts),
                 )
+
+    def count_captures(self) -> int:
+        """How many files were taken in."""
+        with self.reading() as connection:
+            return connection.execute(select(func.count()).select_from(captures)).scalar_one()
 
     def observe(self, *seen: Observation) -> None:
         """Remember under which version token a URI's content had which digest; the newest stands."""

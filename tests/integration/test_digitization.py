@@ -115,6 +115,9 @@ def test_equal_bytes_under_two_names_are_one_copy_and_two_objects(stand: Stand) 
     texts = [(stand.made.project.config.store_dir / name).read_text() for name in sorted(documents)]
     copy = stand.rows()[0].output_uri
     assert all(copy in text for text in texts)
+    pages = [(stand.made.project.config.store_dir / f"{REPORT}/{window}.html").read_text() for window in (WINDOW, second)]
+    assert ["Contents of other windows" in page for page in pages] == [False, True]
+    assert "box1/a.tif" in pages[1]
 
 
 def test_a_corrupt_master_stops_no_other(stand: Stand) -> None:
@@ -217,6 +220,19 @@ def test_a_rewritten_master_is_a_fixity_discrepancy_and_changes_no_key(stand: St
     stand.made.at(LATE + timedelta(hours=2))
     assert stand.job("fixity_period", PERIOD).success
     assert open_mismatches(project, now=project.ledger.clock()) == []
+
+
+def test_a_master_that_is_gone_is_looked_for_the_same_day(stand: Stand) -> None:
+    """And found missing, long before its turn in the period."""
+    stand.made.at(ARRIVED + timedelta(hours=1))
+    stand.made.add("box/a.tif", seed=1)
+    stand.made.add("box/b.tif", seed=2)
+    stand.window()
+    (stand.made.masters / "box/a.tif").unlink()
+    stand.made.at(ARRIVED + timedelta(hours=2))
+    assert stand.job("fixity_period", PERIOD).success
+    (found,) = open_mismatches(stand.made.project, now=stand.made.project.ledger.clock())
+    assert (found.object, found.found) == ("box/a.tif", "nothing: it is not there")
 
 
 def test_a_rewritten_master_is_read_the_same_day(stand: Stand) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from assets.digitization.batch_manifest import is_manifest_part
 from assets.digitization.capturing import list_masters
+from assets.digitization.master_survey import survey_of
 from assets.digitization.masters import Master, MasterVerdict
 from resources.errors import EnvironmentUnfit, ErrorKind, UnitRejected
 from tests.support.master_projects import ARRIVED, MasterProject, bagit_lines, batch_manifest_in
@@ -44,6 +45,7 @@ def test_a_bag_gives_digests_and_its_date(tmp_path: Path) -> None:
     "text",
     [
         "path,sha256,date\na.tif,{0},2024-06-02\nb/c.tif,,\n",
+        "path,checksum,note,date\na.tif,{0},first,2024-06-02\nb/c.tif,,%s,\n" % ("d" * 40),
         "\ufeffFilename;SHA256;Date\r\na.tif;{0};2024-06-02T00:00:00Z\r\n.\\b\\c.tif;;\r\n",
     ],
 )
@@ -63,6 +65,9 @@ def test_a_csv_gives_digests_where_it_has_them(tmp_path: Path, text: str) -> Non
         ("manifest-sha256.txt", b"%b  ../a.tif\n" % (b"a" * 64)),
         ("manifest-sha256.txt", b"%b  a.tif\n%b  a.tif\n" % (b"a" * 64, b"b" * 64)),
         ("manifest.csv", b"sha256\nabc\n"),
+        ("manifest.csv", b"path,checksum\na.tif,abc\n"),
+        ("manifest.csv", b"path,md5\na.tif,%b\n" % (b"a" * 32)),
+        ("manifest.csv", b"path,mystery\nb.tif,\na.tif,%b\n" % (b"A" * 64)),
         ("manifest.csv", b"path,date\na.tif,yesterday\n"),
         ("manifest.csv", b"path\n\xff\xfe.tif\n"),
         ("manifest.csv", b""),
@@ -93,6 +98,49 @@ def test_a_master_is_captured_once_and_keeps_what_was_captured(made: MasterProje
     assert later.found_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert str(later.found_sha256) in later.reason
     assert str(later.sha256) in later.reason
+
+
+def test_a_captured_master_that_is_gone_is_told(made: MasterProject) -> None:
+    """By the plan and the check on the source, also when its batch's folder went with it; its capture stands."""
+    gone = [made.add("box/a.tif"), made.add("other/b.tif", seed=2)]
+    made.add("box/c.tif", seed=3)
+    first = look(made)
+    for path in gone:
+        path.unlink()
+    gone[1].parent.rmdir()
+    found = look(made)
+    assert {uri: master.verdict for uri, master in found.items()} == {
+        "box/a.tif": V.MISSING, "box/c.tif": V.CAPTURED, "other/b.tif": V.MISSING
+    }  # fmt: skip
+    assert found["box/a.tif"].sha256 == first["box/a.tif"].sha256
+    told = survey_of(list_masters(made.project, now=NOW)).left_out
+    assert [(item.name, item.verdict) for item in told] == [("box/a.tif", "MISSING"), ("other/b.tif", "MISSING")]
+    made.add("box/a.tif")
+    made.add("other/b.tif", seed=2)
+    assert {master.verdict for master in look(made).values()} == {V.CAPTURED}
+
+
+def test_masters_may_be_kept_elsewhere_where_fixity_reads_copies_alone(made: MasterProject) -> None:
+    """Else a source of which nothing is left stops the run, as a disk that is not mounted must."""
+    path = made.add("box/a.tif")
+    look(made)
+    path.unlink()
+    with pytest.raises(EnvironmentUnfit) as stopped:
+        look(made)
+    assert stopped.value.kind is ErrorKind.SOURCE_MISSING
+    made.configure(extra='[fixity]\nscope = "copies"\n')
+    assert look(made) == {}
+
+
+def test_a_plan_tells_of_a_batch_that_settles(made: MasterProject) -> None:
+    """The check on the source does not fail for it: it will be taken by itself."""
+    made.configure(("settle_s = 0", "settle_s = 60"))
+    made.add("box/a.tif", arrived=NOW - timedelta(seconds=30))
+    made.at(NOW)
+    (told,) = made.project.outlook([], window=None).left_out
+    assert (told.name, told.verdict) == ("box/a.tif", "UNSETTLED")
+    assert "settle_s" in told.reason
+    assert made.project.survey(now=NOW).left_out == ()
 
 
 def test_a_touched_master_is_read_again_and_found_well(made: MasterProject) -> None:
