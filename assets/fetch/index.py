@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from fnmatch import fnmatchcase
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -15,12 +14,12 @@ from assets.fetch.uris import WEB, host_of, local_path, redacted, scheme_of
 from resources.errors import EnvironmentUnfit, ErrorKind, UnitRejected
 
 
-def list_index(uri: str, pattern: str, *, limits: FetchLimits | None = None) -> list[str]:
-    """Absolute addresses, sorted, of what `uri` lists and whose file name matches `pattern` (as in a shell, case counts).
+def list_index(uri: str, *, limits: FetchLimits | None = None) -> list[str]:
+    """Absolute addresses, sorted, of the files that `uri` lists.
 
     A web address is an HTML page whose links are read: those on the same host and scheme, of that page alone. A folder or
-    prefix is read with all below it, hidden names left out. Raises `EnvironmentUnfit` when there is nothing to list (it is the
-    source that is missing), `TransientError` when it does not answer.
+    prefix is read with all below it. Hidden names and addresses that end with a slash are left out. Raises `EnvironmentUnfit`
+    when there is nothing to list (it is the source that is missing), `TransientError` when it does not answer.
     """
     bounds = limits or FetchLimits()
     scheme = scheme_of(uri)
@@ -33,7 +32,12 @@ def list_index(uri: str, pattern: str, *, limits: FetchLimits | None = None) -> 
             found = _objects(uri)
     except UnitRejected as error:
         raise EnvironmentUnfit(f"nothing to list: {error.message}", kind=ErrorKind.SOURCE_MISSING) from error
-    return sorted({one for one in found if fnmatchcase(_name(one), pattern)})
+    return sorted({one for one in found if (name := file_name(one)) and not name.startswith(".")})
+
+
+def file_name(uri: str) -> str:
+    """The name of the file at the end of an address, decoded; empty where a slash ends it."""
+    return unquote(urlsplit(uri).path.rpartition("/")[2])
 
 
 def _files(uri: str) -> list[str]:
@@ -42,7 +46,7 @@ def _files(uri: str) -> list[str]:
     try:
         for folder, below, names in os.walk(top, onerror=_raise):
             below[:] = [name for name in below if not name.startswith(".")]
-            found.extend(Path(folder, name).as_uri() for name in names if not name.startswith("."))
+            found.extend(Path(folder, name).as_uri() for name in names)
     except OSError as error:
         raise EnvironmentUnfit(
             f"the folder {top} cannot be listed ({error}); mount it or mend its permissions", kind=ErrorKind.SOURCE_MISSING
@@ -57,7 +61,7 @@ def _raise(error: OSError) -> None:
 def _objects(uri: str) -> list[str]:
     with store_errors(uri):
         store = object_store(uri)
-        return [f"{scheme_of(uri)}://{key.lstrip('/')}" for key in store.find(uri) if not key.rpartition("/")[2].startswith(".")]
+        return [f"{scheme_of(uri)}://{key.lstrip('/')}" for key in store.find(uri)]
 
 
 def _links(uri: str, limits: FetchLimits) -> list[str]:
@@ -89,10 +93,6 @@ def _is_same_place(link: str, uri: str) -> bool:
         return urlsplit(link).scheme == urlsplit(uri).scheme.lower() and host_of(link) == host_of(uri)
     except UnitRejected:
         return False
-
-
-def _name(uri: str) -> str:
-    return unquote(urlsplit(uri).path.rpartition("/")[2])
 
 
 class _Links(HTMLParser):

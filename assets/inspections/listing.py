@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import translate
 from pathlib import Path
-from urllib.parse import unquote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
-from assets.fetch.index import list_index
+from assets.fetch.index import file_name, list_index
 from assets.fetch.model import FetchLimits
-from assets.fetch.uris import host_of, local_path, redacted, scheme_of
+from assets.fetch.uris import WEB, host_of, local_path, redacted, scheme_of
 from assets.inspections.periods import ALLOWED, normal_period, period_start
 from assets.inspections.source_uris import canonical_uri, report_key
 from assets.inspections.tables import BadRow, TableUnreadable, read_table
@@ -250,21 +250,25 @@ def _read_index(found: _Found, limits: FetchLimits) -> None:
     where, pattern = source.listing or "", source.pattern or ""
     address = str(found.config.resolve(where)) if scheme_of(where) == "file" and not where.startswith("file:") else where
     named = _matcher(pattern)
-    for uri in list_index(address, _NAMED.sub("*", pattern), limits=limits):
-        name = unquote(urlsplit(uri).path.rpartition("/")[2])
+    # a page links to other pages and to its styles: what is named there has the pattern's ending
+    ending = Path(pattern).suffix.casefold() if scheme_of(address) in WEB else ""
+    own = (found.config.state_dir.as_uri(), found.config.store_dir.as_uri())
+    for uri in list_index(address, limits=limits):
+        name = file_name(uri)
         match = named.fullmatch(name)
-        if match is None or not match["site"] or not match["period"]:
-            found.leave_out(redacted(uri), NO_REPORT, f"its name does not fit source.pattern {pattern!r}")
+        if match is None:
+            if name.casefold().endswith(ending) and not uri.startswith(own):
+                found.leave_out(redacted(uri), NO_REPORT, f"its name does not fit source.pattern {pattern!r}")
             continue
         parts = match.groupdict()
         found.add(site=parts["site"], period=parts["period"], uri=uri, window=parts.get("window") or "", place=redacted(address))
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:
-    """A name pattern with named parts, as a regular expression: `*` and `?` as in a shell, a part is anything without a slash."""
+    """A name pattern with named parts, as a regular expression: `*` and `?` as in a shell, in any letter case."""
     pieces = _NAMED.split(pattern)
     text = "".join(f"(?P<{piece}>.+?)" if at % 2 else _shell(piece) for at, piece in enumerate(pieces))
-    return re.compile(text)
+    return re.compile(text, re.IGNORECASE)
 
 
 def _shell(piece: str) -> str:

@@ -55,7 +55,7 @@ class InspectionsProject(Project):
 
     def list_reports(self, *, now: datetime) -> ReportListing:
         """List the source. Raises `EnvironmentUnfit` (SOURCE_MISSING) when it is not there, or empty where it was not before."""
-        from assets.inspections.listing import list_reports
+        from assets.inspections.listing import NO_REPORT, list_reports
 
         homes = {row.key: row.window for row in self.ledger.units(asset=RECORDS)}
         try:
@@ -63,8 +63,9 @@ class InspectionsProject(Project):
         except TransientError as error:
             # without the list nothing can be planned; what is planned is done all the same when the list is back
             raise EnvironmentUnfit(f"the list of reports cannot be had: {error.message}", kind=error.kind) from error
-        if not listing.reports and not listing.left_out and any(row.units for row in self.ledger.partition_rows(RECORDS)):
-            # an unmounted disk is an empty folder
+        is_empty = not listing.reports and all(one.verdict == NO_REPORT for one in listing.left_out)
+        if is_empty and any(row.units for row in self.ledger.partition_rows(RECORDS)):
+            # an unmounted disk is an empty folder, or one with a note that it is not mounted
             raise EnvironmentUnfit(
                 "the source lists no report at all, and there are reports on record; mount it, or mend [source]",
                 kind=ErrorKind.SOURCE_MISSING,

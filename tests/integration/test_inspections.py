@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 import pytest
@@ -459,6 +460,42 @@ def test_a_folder_or_an_index_page_is_read_by_pattern(reports: ReportProject, se
         ("A", "2026-01", "2026-01"), ("A", "2026-02", "2026-02"), ("B", "2026-01", "2026-01"),
     ]  # fmt: skip
     assert {verdict: len(names) for verdict, names in left_out(reports).items()} == {IN_FUTURE: 1, NO_REPORT: 1}
+
+
+@pytest.mark.parametrize("is_web", [True, False])
+def test_no_report_of_a_listing_vanishes(reports: ReportProject, server: FaultyHttp, is_web: bool) -> None:
+    """Letter case of the ending does not matter; names that do not fit are told, of a web page those with the ending."""
+    reports.configure(
+        (
+            'tables = "lists/{window}.csv"',
+            f'listing = "{server.url("/all/") if is_web else "."}"\npattern = "{{site}}_{{period}}.pdf"',
+        )
+    )
+    names = ["A_2026-01.PDF", "B_2026-01.Pdf", "A.pdf", "A 2026-01.PDF", "A_2026-01.docx", ".B_2026-02.pdf"]
+    for name in names:
+        site = name[0]
+        server.route(f"/all/{name.replace(' ', '%20')}", ok(report_bytes(site), ETag=f'"{name}"'))
+        reports.put(name, report_bytes(site))
+    links = [*names, "../", "?C=N;O=D", "style.css", "index.html"]
+    page = "".join(f'<a href="{name}">x</a>' for name in links).encode()
+    server.route("/all/", ok(page, Content_Type="text/html"))
+    assert reports.run().summary.processed == 2
+    assert [one.site for one in reports.records()] == ["A", "B"]
+    told = {unquote(name.rpartition("/")[2]) for name in left_out(reports)[NO_REPORT]}
+    expected = {"A.pdf", "A 2026-01.PDF"}
+    assert told == (expected if is_web else expected | {"A_2026-01.docx", "tilewright.toml"})
+
+
+def test_a_listing_without_any_report_stops(reports: ReportProject) -> None:
+    """A note on the mount point is no report: nothing is withdrawn because of it."""
+    reports.configure(('tables = "lists/{window}.csv"', 'listing = "reports"\npattern = "{site}_{period}.pdf"'))
+    path = Path(reports.put("A_2026-01.pdf", report_bytes("A")))
+    reports.run()
+    path.unlink()
+    reports.put("NOT MOUNTED.txt", b"")
+    with pytest.raises(EnvironmentUnfit, match="lists no report"):
+        reports.run()
+    assert states(reports) == {"A": COMPLETE}
 
 
 def test_secrets_of_an_address_are_nowhere(reports: ReportProject, server: FaultyHttp) -> None:
