@@ -138,5 +138,5 @@ def _why(
     if row.state is UnitState.FAILED:
         return f"failed before: {row.error_kind}"
     if row.revision != unit.revision and row.output_digest is not None:
-        return "its content, or what is made of it, changed"
+        return explain(row.spec, unit.spec)
     return f"planned, not yet computed{f': {row.error_kind}' if row.error_kind else ''}"

@@ -19,6 +19,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from assets.grid import Grid, Tile
+from assets.outlook import changes
 from assets.products.cog import read_tile_metrics, validate_tile
 from assets.products.model import (
     OPERATION,
@@ -219,13 +220,8 @@ def _band_digests(scene: SceneInput) -> set[str]:
 
 def explain_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Why a unit's key changed, in words a person can act on, from the ingredients of the old key and the new."""
-    reasons = []
-    if old.get("version") != new.get("version"):
-        reasons.append(f"rendering version {old.get('version')} -> {new.get('version')}")
-    before, after = _settings(old), _settings(new)
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            reasons.append(f"{name} {before.get(name)!r} -> {after.get(name)!r}")
+    reasons = changes({"rendering version": old.get("version")}, {"rendering version": new.get("version")})
+    reasons += changes(_settings(old), _settings(new))
     had, has = _scene_digests(old), _scene_digests(new)
     reasons += [f"scene {name} is gone" for name in sorted(had.keys() - has.keys())]
     reasons += [f"scene {name} is new" for name in sorted(has.keys() - had.keys())]

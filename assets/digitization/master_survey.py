@@ -10,7 +10,7 @@ from assets.digitization.copies import window_units
 from assets.digitization.masters import NOT_TAKEN_IN, TAKEN_IN, Master, MasterListing, MasterVerdict
 from assets.digitization.shape import COPIES
 from assets.digitization.stock import fingerprint
-from assets.outlook import Outlook, WindowOutlook
+from assets.outlook import Outlook, WindowOutlook, changes
 from assets.survey import LeftOut, Survey, WindowSurvey
 from resources.ledger import UnitRow
 from resources.units import PlannedUnit, UnitState
@@ -82,5 +82,5 @@ def _place(unit: PlannedUnit | UnitRow) -> Hashable:
 
 
 def _explain(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    changed = [name for name in ("version", "settings", "inputs") if old.get(name) != new.get(name)]
-    return ", ".join(f"{name}: {old.get(name)} became {new.get(name)}" for name in changed) or "its key's ingredients changed"
+    before, after = ({name: spec.get(name) for name in ("version", "settings", "inputs")} for spec in (old, new))
+    return "; ".join(changes(before, after)) or "its key's ingredients changed"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assets.inspections.listing import ListedReport, ReportListing
 from assets.inspections.planning import Known, Token, is_changed, planned_unit
 from assets.inspections.stock import ask_tokens, fingerprint, on_record
-from assets.outlook import Outlook, WindowOutlook
+from assets.outlook import Outlook, WindowOutlook, changes
 from assets.survey import LeftOut, Survey, WindowSurvey
 from resources.ledger import UnitRow
 from resources.units import PlannedUnit
@@ -89,5 +89,9 @@ def _place(unit: PlannedUnit | UnitRow) -> Hashable:
 
 
 def _explain(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    words = {"token": "its content may have changed", "rules": "rules, registry or period changed"}
-    return ", ".join(said for name, said in words.items() if old.get(name) != new.get(name)) or "its revision changed"
+    reasons = changes({"period": old.get("period")}, {"period": new.get("period")})
+    if old.get("token") != new.get("token"):
+        reasons.append("its content may have changed")
+    if not reasons and old.get("rules") != new.get("rules"):
+        reasons.append("the rules or the registry changed")
+    return "; ".join(reasons) or "its content, or what is made of it, changed"

@@ -82,7 +82,7 @@ def test_a_plan_says_beforehand_what_a_change_would_redo(built: DemoProject, mon
 
     monkeypatch.setenv("TILEWRIGHT_PRODUCTS__GREENNESS__VERSION", "2")
     _, found = forecast()
-    assert {(redo["product"], redo["why"]) for redo in found["redos"]} == {("greenness", "version '1' -> '2'")}
+    assert {(redo["product"], redo["why"]) for redo in found["redos"]} == {("greenness", "version: 1 became 2")}
     assert len(found["redos"]) == everything / 2
     monkeypatch.delenv("TILEWRIGHT_PRODUCTS__GREENNESS__VERSION")
 

@@ -120,8 +120,8 @@ def test_reason_for_a_new_key_is_said(main_job: TileProject) -> None:
     reasons = {explain_change(old[name], new[name]) for name in new if old[name] != new[name]}
     assert reasons == {
         "scene late is new",
-        "version '1' -> '2'",
-        "version '1' -> '2'; scene late is new",
+        "version: 1 became 2",
+        "version: 1 became 2; scene late is new",
     }
 
 
