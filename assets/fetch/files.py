@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import fsspec
 
 from assets.fetch.model import Fetched, FetchLimits
-from assets.fetch.uris import host_of, local_path, redacted, scheme_of
+from assets.fetch.uris import host_of, local_path, redacted, scheme_of, shown_uri
 from assets.fetch.verdicts import not_found, too_large, transient
 from resources.errors import EnvironmentUnfit, ErrorKind, TilewrightError, TransientError, UnitRejected
 from resources.schemes import STORES
@@ -40,14 +40,15 @@ _BY_CLASS_NAME: dict[str, type[EnvironmentUnfit | TransientError]] = {
 def take_local(uri: str, target: Path, *, limits: FetchLimits) -> Fetched:
     """Copy a local file into `target`. Raises `TransientError` when it changed meanwhile, `UnitRejected`, `EnvironmentUnfit`."""
     path, before = _found(uri, limits)
+    shown = shown_uri(uri, limits.root)
     if before.st_size > limits.max_bytes:
-        raise too_large(uri, limits, found=before.st_size)
-    with _opened(uri, path) as source:
-        digest, size_bytes = _copy(source, target, uri=uri, limits=limits)
+        raise too_large(shown, limits, found=before.st_size)
+    with _opened(shown, path) as source:
+        digest, size_bytes = _copy(source, target, uri=shown, limits=limits)
     token = _local_token(before)
     if _local_token(_found(uri, limits)[1]) != token or size_bytes != before.st_size:
-        raise TransientError(f"{redacted(uri)} changed while it was read", kind=ErrorKind.INPUT_CHANGED)
-    return Fetched(redacted(uri), digest, size_bytes, token, None)
+        raise TransientError(f"{shown} changed while it was read", kind=ErrorKind.INPUT_CHANGED)
+    return Fetched(shown, digest, size_bytes, token, None)
 
 
 def local_token(uri: str, *, limits: FetchLimits) -> str:
@@ -135,28 +136,26 @@ def _class_name(base: type) -> str:
 
 
 def _found(uri: str, limits: FetchLimits) -> tuple[Path, os.stat_result]:
-    path = local_path(uri)
+    path, shown = local_path(uri), shown_uri(uri, limits.root)
     if not path.is_absolute():
-        raise UnitRejected(
-            f"{redacted(uri)} depends on the folder it is read from; give the whole path", kind=ErrorKind.UNREADABLE
-        )
+        raise UnitRejected(f"{shown} depends on the folder it is read from; give the whole path", kind=ErrorKind.UNREADABLE)
     homes = _homes(path, limits)
     if limits.folders and not homes:
-        raise UnitRejected(f"{redacted(uri)} is outside the folders that content may come from", kind=ErrorKind.UNREADABLE)
+        raise UnitRejected(f"{shown} is outside the folders that content may come from", kind=ErrorKind.UNREADABLE)
     try:
         there = path.stat()
     except OSError as error:
         if error.errno not in _ABSENT:
-            raise _unreadable(uri, error) from error
+            raise _unreadable(shown, error) from error
         if gone := next((home for home in homes if _is_gone(home)), None):
             raise EnvironmentUnfit(
-                f"the folder {gone} of {redacted(uri)} is not there, or is empty; mount it or mend the address",
+                f"the folder {gone} of {shown} is not there, or is empty; mount it or mend the address",
                 kind=ErrorKind.SOURCE_MISSING,
             ) from error
-        raise not_found(uri) from error
+        raise not_found(shown) from error
     if not stat.S_ISREG(there.st_mode):
         # opening a pipe would wait for ever
-        raise UnitRejected(f"{redacted(uri)} is a folder, a pipe or a device, not a file", kind=ErrorKind.UNREADABLE)
+        raise UnitRejected(f"{shown} is a folder, a pipe or a device, not a file", kind=ErrorKind.UNREADABLE)
     return path, there
 
 
@@ -193,18 +192,18 @@ def _is_gone(folder: Path) -> bool:
 
 
 @contextmanager
-def _opened(uri: str, path: Path) -> Iterator[BinaryIO]:
+def _opened(shown: str, path: Path) -> Iterator[BinaryIO]:
     try:
         source = fsspec.filesystem("file").open(str(path), "rb")
     except OSError as error:
-        raise (not_found(uri) if error.errno in _ABSENT else _unreadable(uri, error)) from error
+        raise (not_found(shown) if error.errno in _ABSENT else _unreadable(shown, error)) from error
     with source:
         yield source
 
 
-def _unreadable(uri: str, error: OSError) -> Exception:
+def _unreadable(shown: str, error: OSError) -> Exception:
     if isinstance(error, PermissionError):
-        return UnitRejected(f"{redacted(uri)} may not be read by this user; mend its permissions", kind=ErrorKind.UNREADABLE)
+        return UnitRejected(f"{shown} may not be read by this user; mend its permissions", kind=ErrorKind.UNREADABLE)
     return error
 
 

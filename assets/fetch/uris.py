@@ -6,7 +6,7 @@ import ipaddress
 import os
 import re
 from pathlib import Path
-from urllib.parse import SplitResult, unquote_to_bytes, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote_from_bytes, unquote_to_bytes, urlsplit, urlunsplit
 
 from resources.errors import ErrorKind, UnitRejected
 from resources.schemes import STORES
@@ -92,6 +92,8 @@ def is_inner(host: str | None) -> bool:
 
 def redacted(uri: str) -> str:
     """`uri` as it may be shown: without user name and password, without the values of query parameters that may be secret."""
+    if _SCHEME.match(uri) is None:
+        return _redacted_path(uri)
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -100,6 +102,29 @@ def redacted(uri: str) -> str:
         f"{name}={_shown(name, value)}" if value is not None else _shown(name, name) for name, value in _query(parts.query)
     )
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, shown, ""))
+
+
+def shown_uri(uri: str, root: Path | None = None) -> str:
+    """`uri` as a person knows it: a local file by its path, from `root` where it lies below it; any other redacted.
+
+    Raises `UnitRejected` when it is no address.
+    """
+    if scheme_of(uri) != "file":
+        return redacted(uri)
+    path = local_path(uri)
+    name = str(path.relative_to(root) if root is not None and path.is_relative_to(root) else path)
+    # bytes that are no text, and signs that would break a line, as in an address
+    return redacted("".join(char if char.isprintable() else quote_from_bytes(os.fsencode(char)) for char in name))
+
+
+def _redacted_path(name: str) -> str:
+    """A plain path, which may be an address whose scheme was forgotten. What only looks like a query tells files apart."""
+    plain = re.sub(r"^//[^/@]*@", "//", name)
+    at = re.search(r"[?#]", plain)
+    if at is None:
+        return plain
+    pairs = [f"{key}={_shown(key, value)}" if value is not None else key for key, value in _query(plain[at.end() :])]
+    return f"{plain[: at.end()]}{'&'.join(pairs)}"
 
 
 def _query(query: str) -> list[tuple[str, str | None]]:

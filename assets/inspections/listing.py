@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 
 from assets.fetch.index import file_name, list_index
 from assets.fetch.model import FetchLimits
-from assets.fetch.uris import WEB, host_of, local_path, redacted, scheme_of
+from assets.fetch.uris import WEB, host_of, local_path, redacted, scheme_of, shown_uri
 from assets.inspections.periods import ALLOWED, normal_period, period_start
 from assets.inspections.source_uris import canonical_uri, report_key
 from assets.inspections.tables import BadRow, TableUnreadable, read_table
@@ -36,7 +36,10 @@ _NAMED = re.compile(r"\{(site|period|window)\}")
 
 @dataclass(frozen=True, slots=True)
 class ListedReport:
-    """One report that the source lists. `uri` may hold secrets; `shown` is the address without them, `place` where it says so."""
+    """One report that the source lists. `uri` may hold secrets; `shown` is the address without them, `place` where it says so.
+
+    `observed_as`: under which name its content is remembered, one for each address.
+    """
 
     key: str
     site: str
@@ -44,12 +47,8 @@ class ListedReport:
     window: str
     uri: str = field(repr=False)
     shown: str
+    observed_as: str
     place: str
-
-    @property
-    def observed_as(self) -> str:
-        """Under which name its content is remembered: its address, made unique where a secret was taken out of it."""
-        return self.shown if "***" not in self.shown else f"{self.shown}#{self.key[:SHORT_KEY_LENGTH]}"
 
     @property
     def host(self) -> str:
@@ -112,9 +111,10 @@ class _Found:
         shown = redacted(uri)
         try:
             # a plain path hangs from the configuration file, like every path of a project
-            canonical = canonical_uri(uri, root=self.config.root)
-            address = uri if scheme_of(uri) != "file" else _path(canonical, self.config.root)
-            shown = redacted(canonical)
+            root = self.config.root
+            canonical = canonical_uri(uri, root=root)
+            address = _path(canonical, root) if scheme_of(uri) == "file" else uri
+            shown = shown_uri(address, root) if scheme_of(uri) == "file" else redacted(canonical)
             host_of(address)
         except UnitRejected as error:
             self.leave_out(shown, BAD_ROW, f"{place}: uri: {error.message}")
@@ -123,7 +123,9 @@ class _Found:
         period = normal_period(period, months=self.config.extraction.months)
         home = self._window(window, period, name=shown, place=place)
         if home is not None:
-            self.reports.append(ListedReport(report_key(site, canonical), site, period, home, address, shown, place))
+            key = report_key(site, canonical)
+            observed_as = _observed_as(canonical, key)
+            self.reports.append(ListedReport(key, site, period, home, address, shown, observed_as, place))
 
     def _window(self, window: str, period: str, *, name: str, place: str) -> str | None:
         if window:
@@ -198,6 +200,14 @@ class _Found:
                 self.leave_out(report.shown, CONFLICT, f"{report.place}: {words}")
 
 
+def _observed_as(canonical: str, key: str) -> str:
+    """The canonical address, made unique where a secret was taken out of it. A local one always with `file:///`, as ever."""
+    if canonical.startswith("file:"):
+        return f"file:///{canonical.removeprefix('file:').lstrip('/')}"
+    shown = redacted(canonical)
+    return shown if "***" not in shown else f"{shown}#{key[:SHORT_KEY_LENGTH]}"
+
+
 def _path(canonical: str, root: Path) -> str:
     """The whole path of a canonical local address."""
     if canonical.startswith("file://"):
@@ -258,7 +268,7 @@ def _read_index(found: _Found, limits: FetchLimits) -> None:
         match = named.fullmatch(name)
         if match is None:
             if name.casefold().endswith(ending) and not uri.startswith(own):
-                found.leave_out(redacted(uri), NO_REPORT, f"its name does not fit source.pattern {pattern!r}")
+                found.leave_out(shown_uri(uri, found.config.root), NO_REPORT, f"its name does not fit source.pattern {pattern!r}")
             continue
         parts = match.groupdict()
         found.add(site=parts["site"], period=parts["period"], uri=uri, window=parts.get("window") or "", place=redacted(address))

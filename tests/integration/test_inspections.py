@@ -498,6 +498,31 @@ def test_a_listing_without_any_report_stops(reports: ReportProject) -> None:
     assert states(reports) == {"A": COMPLETE}
 
 
+def test_a_local_report_is_shown_as_its_row_says(reports: ReportProject) -> None:
+    """Plan, record, list, dead letter and what is left out name it by its path from the project's folder."""
+    reports.put("A #1.pdf", report_bytes("A"))
+    reports.put("odd.pdf", b"no report")
+    rows = "A,reports/A #1.pdf,2026-01\nB,reports/B.pdf,2026-01\nC,reports/odd.pdf,2026-01\nA,reports/A #1.pdf,2026-02\n"
+    (reports.lists / f"{WINDOW}.csv").write_text(f"site,uri,period\n{rows}")
+    reports.run()
+    assert {site: row.spec["uri"] for site, row in reports.by_site().items()} == {
+        "A": "reports/A #1.pdf", "B": "reports/B.pdf", "C": "reports/odd.pdf",
+    }  # fmt: skip
+    assert [one.source_uri for one in reports.records()] == ["reports/A #1.pdf"]
+    assert left_out(reports) == {CONFLICT: ["reports/A #1.pdf"]}
+    reasons = sorted(letter.reason for letter in reports.project.ledger.dead_letters())
+    assert reasons[0].startswith("reports/odd.pdf: ")
+    assert reasons[1].startswith("there is no reports/B.pdf;")
+
+
+def test_what_was_observed_of_local_files_stays_known(reports: ReportProject) -> None:
+    """Contents are remembered under the names that they always had: none is read again because it is shown otherwise."""
+    address = reports.put("A b.pdf", report_bytes("A"))
+    reports.list_reports([("A", address)])
+    reports.run()
+    assert set(reports.project.ledger.observations(["file:///reports/A%20b.pdf"])) == {"file:///reports/A%20b.pdf"}
+
+
 def test_secrets_of_an_address_are_nowhere(reports: ReportProject, server: FaultyHttp) -> None:
     """User, password and token of an address are used and not kept: in no row, table, page, message or file."""
     address = serve(server, "A").replace("://", "://user:hunter2@") + "?token=abcdef0123456789"

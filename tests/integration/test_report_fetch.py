@@ -646,12 +646,30 @@ def test_files_of_a_folder(tmp_path: Path) -> None:
         ("https://h/r#hunter2", "https://h/r"),
         ("https://u:hunter2@[::1/r?sig=hunter2", "https://[::1/r"),
         ("/local/r.pdf", "/local/r.pdf"),
+        ("scans/tower #1? 50%.pdf", "scans/tower #1? 50%.pdf"),
+        ("//u:hunter2@h/r.pdf", "//h/r.pdf"),
+        ("h/r.pdf?id=7&sig=hunter2#x", "h/r.pdf?id=7&sig=***"),
+        ("h/r.pdf#access_token=hunter2", "h/r.pdf#access_token=***"),
     ],
 )
 def test_addresses_are_shown_without_their_secrets(uri: str, shown: str) -> None:
     """User names, signatures, tokens and keys are left out; what tells reports apart stays."""
     assert redacted(uri) == shown
     assert "hunter2" not in redacted(uri)
+
+
+def test_local_files_are_shown_by_their_paths(tmp_path: Path, target: Path) -> None:
+    """From the project's folder where they lie in it, else whole; what is no text in a name stands as in an address."""
+    root = tmp_path / "project"
+    for uri in (str(root / "scans" / "a b#1.pdf"), (root / "scans" / "a b#1.pdf").as_uri()):
+        assert uris.shown_uri(uri, root) == "scans/a b#1.pdf"
+    assert uris.shown_uri("file:///mnt/%C3%BC.pdf", root) == "/mnt/\u00fc.pdf"
+    assert uris.shown_uri("file:///mnt/%FF%0A.pdf", root) == "/mnt/%FF%0A.pdf"
+    assert uris.shown_uri("https://u:hunter2@h/r.pdf", root) == "https://h/r.pdf"
+    root.mkdir()
+    (root / "x").touch()
+    failure = failed(str(root / "scans" / "r.pdf"), target, limits=FetchLimits(root=root))
+    assert failure.message == "there is no scans/r.pdf; deliver it again or mend its address"
 
 
 @pytest.mark.parametrize("case", [*TRANSIENT, *REJECTED])
