@@ -11,6 +11,7 @@ from assets.inspections.table import StandingRecord, list_uri, standing_records,
 from assets.window_batch import WindowBatch
 from assets.window_page import PageTable, page_work, window_page
 from resources.ledger import DeadLetter, LetterStatus, UnitRow
+from resources.ledger.leavers import GONE
 
 if TYPE_CHECKING:
     from assets.inspections.project import InspectionsProject
@@ -39,6 +40,7 @@ def page_batch(project: InspectionsProject, windows: Sequence[str], rows: Iterab
             _records(records),
             _not_current(records),
             _same_contents(records),
+            _withdrawn(project.ledger.units(asset=RECORDS, window=window, state=GONE)),
         )
         page = window_page(
             page_uri(window),
@@ -122,6 +124,22 @@ def _same_contents(records: Sequence[StandingRecord]) -> PageTable:
     ]
     note = "Each has its record; whether one report may stand for two sites or periods is for a person to say."
     return PageTable("Equal content under several addresses", ("site", "period", "report", "same as"), tuple(rows), note=note)
+
+
+def _withdrawn(units: Iterable[UnitRow]) -> PageTable:
+    rows = [
+        (
+            str(unit.spec.get("site", "")),
+            str(unit.spec.get("period", "")),
+            str(unit.spec.get("uri", "")),
+            "" if unit.completed_at is None else f"{unit.completed_at:%Y-%m-%d %H:%M}",
+            unit.key[:16],
+        )
+        for unit in units
+    ]
+    note = "Their records are none of this window any more; `tilewright unit` with the key says when they left."
+    columns = ("site", "period", "report", "recorded", "unit")
+    return PageTable("Withdrawn: listed no more", columns, tuple(sorted(rows)), note=note)
 
 
 def _word(value: Any) -> str:

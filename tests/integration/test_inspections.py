@@ -21,6 +21,7 @@ from assets.inspections.listing import (
     UNKNOWN_WINDOW,
 )
 from assets.inspections.page import page_batch, page_uri
+from assets.inspections.shape import RECORDS
 from assets.inspections.survey import KEPT
 from assets.inspections.table import table_batch, table_uri
 from pipelines.replaying import replay_exhausted
@@ -431,9 +432,21 @@ def test_a_report_that_is_listed_no_more_leaves_and_returns(reports: ReportProje
     reports.list_reports(listed[:1])
     reports.run()
     assert [one.site for one in reports.records()] == ["A"]
+    (withdrawn,) = reports.project.ledger.units(asset=RECORDS, state=UnitState.SUPERSEDED)
+    assert [entry.what for entry in reports.project.ledger.history(withdrawn.key)] == ["attempt", "superseded"]
+    assert _withdrawn_on_the_page(reports)
     reports.list_reports(listed)
     assert reports.run().summary.processed == 0
     assert reports.records() == before
+    assert reports.project.ledger.history(withdrawn.key)[-1].what == "skip"
+    assert not _withdrawn_on_the_page(reports)
+
+
+def _withdrawn_on_the_page(reports: ReportProject) -> bool:
+    batch = page_batch(reports.project, [WINDOW], reports.rows())
+    reports.project.engine(inline=True).run(batch, run_id="page")
+    page = reports.project.store.path(page_uri(WINDOW)).read_text()
+    return "Withdrawn: listed no more" in page and "reports/B.pdf" in page
 
 
 @pytest.mark.parametrize("is_web", [True, False])
