@@ -6,7 +6,7 @@ else until no file of it has changed for a while, and always until every file th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -39,6 +39,15 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchListing:
+    """All batches by name, what lies in the source and is no master, and folders that cannot be listed now, with why."""
+
+    batches: Mapping[str, Batch]
+    strangers: tuple[Stranger, ...]
+    closed: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """Whether a batch may be taken now; why not; and the moment by which it finds its window."""
 
@@ -52,8 +61,8 @@ def source_of(config: DigitizationConfig) -> Source:
     return FolderSource(config.source_dir) if config.source_prefix is None else ObjectSource(config.source_prefix)
 
 
-def list_batches(source: Source, config: SourceConfig) -> tuple[dict[str, Batch], tuple[Stranger, ...]]:
-    """All batches by name, and what lies in the source and is no master. Raises `EnvironmentUnfit` (SOURCE_MISSING)."""
+def list_batches(source: Source, config: SourceConfig) -> BatchListing:
+    """All batches of a source. Raises `EnvironmentUnfit` (SOURCE_MISSING)."""
     listing = source.listing()
     strangers = list(listing.strangers)
     batches: dict[str, Batch] = {}
@@ -66,7 +75,7 @@ def list_batches(source: Source, config: SourceConfig) -> tuple[dict[str, Batch]
         _sort_in(batches.setdefault(name, Batch(name)), entry, rest, config, strangers)
     for batch in batches.values():
         _read_manifest(batch, source)
-    return batches, tuple(strangers)
+    return BatchListing(batches, tuple(strangers), listing.closed)
 
 
 def _sort_in(batch: Batch, entry: Entry, rest: str, config: SourceConfig, strangers: list[Stranger]) -> None:

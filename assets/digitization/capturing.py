@@ -16,7 +16,7 @@ from assets.digitization.batches import Batch, Readiness, list_batches, readines
 from assets.digitization.identification import MasterLimits, identify
 from assets.digitization.masters import TAKEN_IN, Master, MasterListing, MasterVerdict, captured_master
 from assets.sources.listing import Entry
-from assets.sources.names import is_utf8
+from assets.sources.names import is_utf8, uri_of
 from assets.sources.pinning import Digests, digest_entries
 from resources.errors import EnvironmentUnfit, ErrorKind, TransientError
 from resources.ledger.facts import Capture
@@ -29,17 +29,32 @@ def list_masters(project: DigitizationProject, *, now: datetime) -> MasterListin
     """Everything the source holds now; masters of whole batches that were not there before are captured.
 
     Where fixity reads masters, captured ones whose files are gone are listed too. Raises `EnvironmentUnfit` (SOURCE_MISSING) when
-    the source is not there, or is empty though masters of it are captured.
+    the source is not there, or is empty or in part closed though masters of it are captured.
     """
-    batches, strangers = list_batches(project.source, project.config.source)
+    found = list_batches(project.source, project.config.source)
+    batches = found.batches
     uris = [entry.uri for batch in batches.values() for entry in batch.masters]
     captures = {capture.uri: capture for capture in project.ledger.captures(uris=uris)}
     masters: list[Master] = []
     for name in sorted(batches):
         masters += _Taking(project, batches[name], captures, now).masters()
     if project.config.fixity.scope != "copies":
+        _refuse_lost_folders(project, found.closed)
         masters += _missing(project, {master.uri for master in masters if master.verdict in TAKEN_IN})
-    return MasterListing(tuple(sorted(masters, key=lambda master: master.uri)), strangers)
+    return MasterListing(tuple(sorted(masters, key=lambda master: master.uri)), found.strangers)
+
+
+def _refuse_lost_folders(project: DigitizationProject, closed: Mapping[str, str]) -> None:
+    """A folder of captured masters that cannot be listed now is no thousand masters that are gone."""
+    for folder, why in closed.items():
+        begin = f"{uri_of(folder)}/"
+        lost = sum(capture.uri.startswith(begin) for capture in project.ledger.captures())
+        if lost:
+            raise EnvironmentUnfit(
+                f"source.uri: folder {uri_of(folder)!r} cannot be listed ({why}), and {lost} masters of it are captured; "
+                "allowed: a folder that may be read. Mount it or mend its permissions",
+                kind=ErrorKind.SOURCE_MISSING,
+            )
 
 
 def _missing(project: DigitizationProject, listed: Collection[str]) -> list[Master]:

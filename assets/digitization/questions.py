@@ -22,9 +22,9 @@ def digitization_questions(config: DigitizationConfig) -> Mapping[str, Callable[
 def _masters(config: DigitizationConfig) -> str:
     from assets.digitization.batches import list_batches, source_of
 
-    batches, strangers = list_batches(source_of(config), config.source)
-    files = sum(len(batch.masters) for batch in batches.values())
-    return f"{files} files in {len(batches)} batches are listed; {len(strangers)} beside them are no masters"
+    found = list_batches(source_of(config), config.source)
+    files = sum(len(batch.masters) for batch in found.batches.values())
+    return f"{files} files in {len(found.batches)} batches are listed; {len(found.strangers)} beside them are no masters"
 
 
 def _gdal() -> str:

@@ -132,6 +132,25 @@ def test_masters_may_be_kept_elsewhere_where_fixity_reads_copies_alone(made: Mas
     assert look(made) == {}
 
 
+def test_a_folder_that_cannot_be_listed_is_no_lot_of_lost_masters(made: MasterProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share that answers with an error stops the run; its masters are not gone."""
+    made.add("box/a.tif")
+    made.add("other/b.tif", seed=2)
+    look(made)
+    scan = os.scandir
+
+    def refusing(path: Path) -> object:
+        if Path(path).name == "box":
+            raise OSError(5, "Input/output error")
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(EnvironmentUnfit) as stopped:
+        look(made)
+    assert stopped.value.kind is ErrorKind.SOURCE_MISSING
+    assert "'box'" in stopped.value.message
+
+
 def test_a_plan_tells_of_a_batch_that_settles(made: MasterProject) -> None:
     """The check on the source does not fail for it: it will be taken by itself."""
     made.configure(("settle_s = 0", "settle_s = 60"))
