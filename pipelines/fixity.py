@@ -23,6 +23,7 @@ from resources.windows import BatchWindow, WindowCalendar
 
 FIXITY_CHECK = "no_fixity_mismatch"
 _ALERTS = "fixity|"
+_FACTS_MOST = 20
 _CRON = "23 2 * * *"
 _AFTERWARDS = timedelta(days=2)
 """How long after its end a period is still run, for what came due in its last hours."""
@@ -59,8 +60,8 @@ def fixity_check(watched: Watched, project: DigitizationProject) -> dg.AssetChec
 
 
 def mismatch_facts(mismatches: Sequence[Mismatch]) -> list[AlertFact]:
-    """A standing fact for each object that does not hold its content."""
-    return [
+    """A standing fact for each object that does not hold its content; of many, as of a lost disk, one more for the rest."""
+    facts = [
         AlertFact(
             fingerprint=f"{_ALERTS}{digest_of([item.object, item.expected, item.found])[:32]}",
             title=f"Fixity: {item.object} does not hold its content",
@@ -71,8 +72,20 @@ def mismatch_facts(mismatches: Sequence[Mismatch]) -> list[AlertFact]:
             severity=Severity.FAILURE,
             repeats=True,
         )
-        for item in mismatches
+        for item in mismatches[:_FACTS_MOST]
     ]
+    rest = len(mismatches) - len(facts)
+    if rest:
+        facts.append(
+            AlertFact(
+                fingerprint=f"{_ALERTS}rest",
+                title=f"Fixity: {rest} more objects do not hold their content",
+                body=f"The check {FIXITY_CHECK} lists them. Is a disk of masters or copies not mounted? Nothing was changed.",
+                severity=Severity.FAILURE,
+                repeats=True,
+            )
+        )
+    return facts
 
 
 def fixity_sensor(watched: Watched, project: DigitizationProject, *, interval_s: int) -> dg.SensorDefinition:

@@ -52,6 +52,15 @@ def test_a_mismatch_names_object_expected_and_found() -> None:
     assert mismatch_facts([]) == []
 
 
+def test_a_lost_disk_is_no_flood_of_alerts() -> None:
+    """The first objects by name, and one alert for the rest."""
+    many = [Mismatch(f"box/{number:04d}.tif", "aa" * 32, "nothing", MISMATCH.at) for number in range(1_000)]
+    facts = mismatch_facts(many)
+    assert len({fact.fingerprint for fact in facts}) == len(facts) == 21
+    assert facts[0].title.endswith("box/0000.tif does not hold its content")
+    assert "980 more objects" in facts[-1].title
+
+
 def test_another_content_is_another_alert() -> None:
     """An object that changed once more is told anew; the same state of affairs is one fact."""
     again = Mismatch(MISMATCH.object, MISMATCH.expected, MISMATCH.found, datetime(2026, 1, 21, tzinfo=UTC))
