@@ -38,7 +38,7 @@ def run(
         typer.Option(
             "--window",
             "-w",
-            help="Batch window, also one that is not over; may be given more than once. Default: all that are over and have inputs.",
+            help="Batch window, also one that is not over; may be repeated. Default: all that are over and have inputs.",
         ),
     ] = None,
     tile: Annotated[
