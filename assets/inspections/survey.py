@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.inspections.listing import ListedReport, ReportListing
 from assets.inspections.planning import Known, Token, is_changed, planned_unit
+from assets.inspections.shape import RECORDS
 from assets.inspections.stock import ask_tokens, fingerprint, on_record
 from assets.outlook import Outlook, WindowOutlook, changes
 from assets.survey import LeftOut, Survey, WindowSurvey
@@ -71,12 +72,15 @@ def records_outlook(project: InspectionsProject, windows: Sequence[str], *, wind
     listing = project.list_reports(now=project.ledger.clock())
     rules, keeps = project.rules.digest, project.config.source.same_uri == "keep"
 
-    def planned(reports: Sequence[ListedReport]) -> list[PlannedUnit]:
+    def planned(key: str, reports: Sequence[ListedReport]) -> list[PlannedUnit]:
+        if listing.is_silent(key):
+            # a window of which the source says nothing just now keeps its plan
+            return [row.as_planned() for row in project.ledger.planned(RECORDS, [key])]
         known, tokens = on_record(project, reports), dict(ask_tokens(project, reports))
         return [planned_unit(report, tokens[report.key], known[report.key], rules=rules, keeps=keeps) for report in reports]
 
     return Outlook(
-        windows=[WindowOutlook(key, len(found := listing.of_window(key)), planned(found)) for key in windows],
+        windows=[WindowOutlook(key, len(found := listing.of_window(key)), planned(key, found)) for key in windows],
         place=_place,
         explain=_explain,
         size_of=lambda _: _RECORD_BYTES,

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 import pytest
 
+from assets.forecast import forecast
 from assets.inspections.listing import (
     BAD_ROW,
     BAD_TABLE,
@@ -411,6 +412,15 @@ def test_an_unreadable_table_leaves_its_window_as_it_was(reports: ReportProject,
     assert left_out(reports)[BAD_TABLE] == [f"{WINDOW}.csv"]
     assert reports.run().summary.skipped == 1
     assert states(reports) == {"A": COMPLETE}
+
+
+def test_a_forecast_takes_nothing_from_a_window_whose_table_is_being_written(reports: ReportProject) -> None:
+    """What says nothing just now withdraws nothing: the forecast is of the plan that the run keeps."""
+    reports.list_reports([("A", reports.put("A.pdf", report_bytes("A")))])
+    reports.run()
+    reports.configure(("settle_s = 0", "settle_s = 3600"))
+    (found,) = [one for one in forecast(reports.project, window=WINDOW, bytes_free=None).windows if one.window == WINDOW]
+    assert (found.complete, found.superseded, found.to_compute) == (1, 0, 0)
 
 
 def test_a_source_that_lists_nothing_any_more_stops(reports: ReportProject) -> None:
