@@ -75,8 +75,8 @@ def assert_converged(reports: ReportProject) -> None:
         assert record.fields["condition"] == ("poor" if site in CORRECTED else "good")
         past = project.ledger.record_history(record.unit_key)
         assert [one.fields["condition"] for one in past] == (["good"] if site in CORRECTED else [])
-    seen = project.ledger.observations(record.source_uri for record in records.values())
-    assert {name: one.digest for name, one in seen.items()} == {one.source_uri: one.content_digest for one in records.values()}
+    contents = {f"file:///{record.source_uri}": record.content_digest for record in records.values()}
+    assert {name: one.digest for name, one in project.ledger.observations(contents).items()} == contents
     for asset in (RECORDS, MANIFEST):
         found = reconcile(project.ledger, project.store, asset=asset, partitions=[WINDOW], deep=True)
         assert found.agrees, found.discrepancies
