@@ -96,7 +96,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_read_again_later(store: 
     with ObjectSource("s3://torn/in").open("a.tif") as stream:
         assert stream.read(1_000_000) == b"a" * 1_000_000
         put(client, "torn", **{"in/a.tif": b"b" * 20_000_000})
-        with pytest.raises(OSError, match="in/a.tif") as torn:
+        with pytest.raises(OSError, match="in/a") as torn:
             stream.read()
     assert classify(torn.value).verdict is Verdict.RETRY
 
