@@ -142,7 +142,7 @@ class ExtractionConfig(Section):
         ENGLISH_MONTHS,
         min_length=12,
         max_length=12,
-        description="names of months in dates; their first three letters are the short ones",
+        description="names of months in dates and periods; their first three letters are the short ones",
     )
 
 

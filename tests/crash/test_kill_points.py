@@ -93,7 +93,7 @@ def test_killed_at_random_moments(config_path: Path, form: str) -> None:
     big = {"partitions": 10, "units_each": 30, "size": 20000, "pause_s": 0.02, "form": form}
     batch = BytesBatch(ledger, **big)
     kills = 0
-    for number in range(12):
+    for number in range(8):
         child = start(config_path, f"run{number}", batch=big)
         try:
             child.communicate(timeout=1.0 + rng.random() * 1.2)

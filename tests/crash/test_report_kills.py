@@ -128,12 +128,12 @@ def test_two_runs_of_the_same_reports(reports: ReportProject) -> None:
 @pytest.mark.slow
 def test_reports_killed_at_random_moments(reports: ReportProject, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed again and again at random moments, the window still ends with one record for each report."""
-    # a report that runs alone when its run is killed is charged: a dozen kills would rightly quarantine it
+    # a report that runs alone when its run is killed is charged: so many kills would rightly quarantine it
     monkeypatch.setenv("TILEWRIGHT_RETRY__ATTEMPTS_MAX", "100")
     seed = random.randrange(2**32)
     rng = random.Random(seed)
     kills = 0
-    for number in range(12):
+    for number in range(8):
         child = start(reports.folder / "tilewright.toml", f"run{number}")
         try:
             child.communicate(timeout=0.7 + rng.random() * 1.5)

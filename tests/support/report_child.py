@@ -14,7 +14,6 @@ from assets.inspections.records_batch import RecordsBatch
 from assets.project import open_project
 from resources.leases import LocalLeases
 from tests.support.child import ROOT
-from tests.support.report_projects import WINDOW
 
 
 def start(config: Path, run_id: str, *, faults: str = "", own_leases: bool = False) -> subprocess.Popen[str]:
@@ -31,14 +30,14 @@ def start(config: Path, run_id: str, *, faults: str = "", own_leases: bool = Fal
     )  # fmt: skip
 
 
-def main(config_path: str, run_id: str, leases: str) -> None:
+def main(config_path: str, run_id: str, leases: str, window: str = "2026-01") -> None:
     """Run once and print the outcome."""
     project = open_project(config_path)
     assert isinstance(project, InspectionsProject)
     engine = replace(project.engine(), pid=os.getpid())
     if leases == "own":
         engine = replace(engine, leases=LocalLeases(project.config.state_dir / f"{run_id}.lock"))
-    report = engine.run(RecordsBatch(project, [WINDOW], run_id=run_id), run_id=run_id)
+    report = engine.run(RecordsBatch(project, [window], run_id=run_id), run_id=run_id)
     print(json.dumps({"outcome": report.summary.outcome, "processed": report.summary.processed}))
 
 
