@@ -18,7 +18,7 @@ help: ## list the targets
 demo: $(STAMP) ## the main job: real scenes to tiles through real Dagster runs, with faults put in on purpose, and the proof (under 3 minutes)
 	$(BIN)/tilewright demo scenes
 
-demo-all: $(STAMP) ## the demos of all three pipelines, one after another (about 5 minutes)
+demo-all: $(STAMP) ## the demos of all three pipelines, one after another (under 4 minutes)
 	$(BIN)/tilewright demo
 
 demo-digitization: $(STAMP) ## masters to access copies and preservation events

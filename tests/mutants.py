@@ -153,11 +153,11 @@ MUTANTS = (
     ),
     Mutant(
         7,
-        "innocents beside a dying worker are charged",
+        "a unit that died with others at work is charged",
         "resources/failures.py",
         "        if ended.fate is not Fate.RETURNED and not ended.alone:",
         "        if False:",
-        "tests/integration/test_engine_failures.py::test_innocents_beside_a_dying_worker_are_not_charged",
+        "tests/integration/test_engine_failures.py::test_who_dies_with_others_at_work_is_not_charged_and_is_tried_alone",
     ),
     Mutant(
         8,

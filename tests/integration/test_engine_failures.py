@@ -83,17 +83,18 @@ def test_attempts_count_over_runs_up_to_the_bound(shop: Shop) -> None:
     assert (letter.tile, letter.attempts, letter.kind) == ("0-0-0", 5, ErrorKind.SOURCE_UNAVAILABLE)
 
 
-def test_innocents_beside_a_dying_worker_are_not_charged(shop: Shop) -> None:
-    """Units that ran beside one that kills its worker are done by the same run, and no try is charged to them."""
-    batch = BytesBatch(shop.ledger, partitions=1, units_each=10, behaviours={(0, 3): "die"})
+def test_who_dies_with_others_at_work_is_not_charged_and_is_tried_alone(shop: Shop) -> None:
+    """Which of them killed the worker is proven only alone: there it is charged, and the others are done by the same run."""
+    batch = BytesBatch(shop.ledger, partitions=1, units_each=10, pause_s=0.05, behaviours={(0, 3): "die"})
     shop.engine.run(batch, run_id="one")
     rows = {row.tile: row for row in shop.ledger.units(asset=ASSET)}
     assert rows["0-0-3"].state is UnitState.FAILED
-    assert rows["0-0-3"].attempts == 3
+    history = shop.ledger.history(rows["0-0-3"].key)
+    assert {entry.outcome for entry in history} == {AttemptOutcome.LOST}
+    assert [entry.is_counted for entry in history] == [False, True, True, True]
     others = [row for tile, row in rows.items() if tile != "0-0-3"]
     assert {row.state for row in others} == {UnitState.COMPLETE}
-    lost = [entry for row in others for entry in shop.ledger.history(row.key) if entry.outcome is AttemptOutcome.LOST]
-    assert not any(entry.is_counted for entry in lost)
+    assert not any(entry.is_counted for row in others for entry in shop.ledger.history(row.key) if entry.outcome == "LOST")
 
 
 def test_unit_that_hangs_is_ended_at_its_time_bound(tmp_path: Path) -> None:
