@@ -74,9 +74,7 @@ def forecast(project: Project, *, window: str | None = None, bytes_free: int | N
     """What would be done for one window or for all. Raises `EnvironmentUnfit` when the source is not there."""
     now = project.ledger.clock()
     left_alone = project.calendar.open_window(now) if window is None else None
-    windows = [item.key for item in project.calendar.windows(now)] if window is None else [window]
-    if left_alone is not None:
-        windows.append(left_alone.key)
+    windows = [item.key for item in project.calendar.begun(now)] if window is None else [window]
     outlook = project.outlook(windows, window=window)
     found: list[WindowForecast] = []
     redos: list[Redo] = []

@@ -146,15 +146,7 @@ def fixity_schedule(watched: Watched, project: DigitizationProject, *, status: d
     def daily_fixity(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
         moment = context.scheduled_execution_time
         return [
-            run_request(
-                watched,
-                [period.key],
-                run_key=f"fixity|{period.key}|{moment.date().isoformat()}",
-                window=period.key,
-                max_runtime_s=config.sensors.max_runtime_s,
-                only_due=False,
-                tags={ATTEMPT_TAG: "1"},
-            )
+            _request(watched, period.key, f"fixity|{period.key}|{moment.date().isoformat()}", project)
             for period in periods_at(project.fixity_calendar, moment)
         ]
 
@@ -183,16 +175,21 @@ def exports_schedule(
         if period is None or next(project.ledger.events(window=period.key, event_type=EventType.FIXITY.value), None) is None:
             return dg.SkipReason("nothing was read in the period that is over")
         return [
-            run_request(
-                exports,
-                [row.partition],
-                run_key=f"exports|{period.key}|{row.partition}",
-                window=row.partition,
-                max_runtime_s=config.sensors.max_runtime_s,
-                only_due=False,
-                tags={ATTEMPT_TAG: "1"},
-            )
+            _request(exports, row.partition, f"exports|{period.key}|{row.partition}", project)
             for row in project.ledger.partition_rows(exports.asset)
         ]
 
     return fixity_exports
+
+
+def _request(watched: Watched, partition: str, run_key: str, project: DigitizationProject) -> dg.RunRequest:
+    """One run of a partition as a whole."""
+    return run_request(
+        watched,
+        [partition],
+        run_key=run_key,
+        window=partition,
+        max_runtime_s=project.config.sensors.max_runtime_s,
+        only_due=False,
+        tags={ATTEMPT_TAG: "1"},
+    )

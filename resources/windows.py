@@ -63,6 +63,13 @@ class WindowCalendar:
             yield BatchWindow(key=start.strftime(self.key_format), start=start, end=following)
             start = following
 
+    def begun(self, until: datetime) -> Iterator[BatchWindow]:
+        """All of `windows`, and the open one."""
+        yield from self.windows(until)
+        found = self.open_window(until)
+        if found is not None:
+            yield found
+
     def open_window(self, moment: datetime) -> BatchWindow | None:
         """The window that holds `moment`, where `windows` does not list it yet: more may come into it."""
         return self.window_of(moment) if self.end is None else None

@@ -50,12 +50,9 @@ class FolderSource:
         return standing(path_of(entry.uri, self.folder).stat()) == entry.standing
 
     def digest_entry(self, entry: Entry) -> str | Unpinned:
-        """Closes the window in which a file changes while it is read: its status is compared before and after."""
+        """Sha256 of what was listed; none when it changed before or while it was read."""
         try:
-            with self.open(entry.uri) as stream:
-                before = standing(os.fstat(stream.fileno()))
-                sha256 = digest_stream(stream)
-                after = standing(os.fstat(stream.fileno()))
+            read = self._read(entry.uri)
         except PermissionError as error:
             message = f"permissions: found that this account may not read it ({error.strerror}); allowed: a file that it may read"
             return Unpinned(ErrorKind.UNREADABLE, message, is_transient=False)
@@ -63,9 +60,9 @@ class FolderSource:
             return Unpinned(ErrorKind.INPUT_CHANGED, "found that it is gone; it was there a moment ago", is_transient=True)
         except OSError as error:
             return Unpinned(ErrorKind.STORAGE_IO, f"found that it cannot be read now ({error.strerror})", is_transient=True)
-        if not before == after == entry.standing:
+        if read is None or read.standing != entry.standing:
             return Unpinned(ErrorKind.INPUT_CHANGED, "found that it changed while it was read", is_transient=True)
-        return sha256
+        return read.sha256
 
     def digest(self, uri: str) -> str:
         """Sha256 of a file or folder. Raises `OSError`."""
@@ -74,10 +71,15 @@ class FolderSource:
     @contextmanager
     def held(self, uri: str, scratch: Path) -> Iterator[Held]:  # noqa: ARG002 - a file of this machine needs no copy
         """The file itself. Raises `OSError`, `TransientError` (INPUT_CHANGED)."""
+        read = self._read(uri)
+        if read is None:
+            raise TransientError(f"{path_of(uri, self.folder).name}: it changed while it was read", kind=ErrorKind.INPUT_CHANGED)
+        yield read
+
+    def _read(self, uri: str) -> Held | None:
+        """Closes the window in which a file changes while it is read: None where its status is another afterwards."""
         path = path_of(uri, self.folder)
         with path.open("rb") as stream:
-            found = standing(os.fstat(stream.fileno()))
+            before = standing(os.fstat(stream.fileno()))
             sha256 = digest_stream(stream)
-            if standing(os.fstat(stream.fileno())) != found:
-                raise TransientError(f"{path.name}: it changed while it was read", kind=ErrorKind.INPUT_CHANGED)
-        yield Held(path, sha256, found)
+            return Held(path, sha256, before) if standing(os.fstat(stream.fileno())) == before else None

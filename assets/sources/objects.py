@@ -44,9 +44,7 @@ class ObjectSource:
             if any(part in ("", ".", "..") for part in relative.split("/")):
                 found.strangers.append(Stranger(uri_of(relative), "key: found an empty part, '.' or '..'; allowed: names"))
                 continue
-            entry = _entry(relative, keys[key])
-            found.entries[relative] = entry
-            found.names.setdefault(entry.folder, set()).add(entry.name)
+            found.entries[relative] = _entry(relative, keys[key])
         return found
 
     def require(self) -> None:

@@ -67,11 +67,8 @@ def unsettled_windows(project: Project) -> set[str]:
 
 def downstream_run(project: Project, windows: Sequence[str]) -> list[LaunchedRun]:
     """One run of what is made of whole windows, for each stretch of windows that follow on each other."""
-    now = project.ledger.clock()
-    order = {window.key: number for number, window in enumerate(project.calendar.windows(now))}
-    last = project.calendar.open_window(now)
-    if last is not None:
-        order[last.key] = len(order)
+    begun = project.calendar.begun(project.ledger.clock())
+    order = {window.key: number for number, window in enumerate(begun)}
     return [
         LaunchedRun(OUTPUTS_JOB, names[0], tuple(names))
         for names in _stretches([name for name in windows if name in order], order)
