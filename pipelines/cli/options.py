@@ -89,11 +89,16 @@ def load(config: Path | None) -> Config:
     return load_config()
 
 
-def open_ledger(config: Path | None) -> Ledger:
-    """The ledger of the configuration. Raises `EnvironmentUnfit` when it cannot be reached."""
+def open_ledger(
+    config: Path | None, *, window: str | None = None, product: str | None = None, asset: str | None = None
+) -> Ledger:
+    """The ledger of the configuration; wrong usage where a filter can fit nothing in it. Raises `EnvironmentUnfit`."""
     from resources.opening import open_project_ledger
 
-    return open_project_ledger(load(config))
+    settings = load(config)
+    ledger = open_project_ledger(settings)
+    require_known(settings, ledger, window=window, product=product, asset=asset)
+    return ledger
 
 
 def open_project(config: Path | None) -> Project:

@@ -16,10 +16,8 @@ from pipelines.cli.options import (
     JsonOption,
     ProductOption,
     WindowOption,
-    load,
     open_ledger,
     open_project,
-    require_known,
 )
 from pipelines.cli.printing import print_json, print_json_rows, print_table
 from resources.errors import EnvironmentUnfit, ErrorKind
@@ -54,7 +52,7 @@ def list_letters(
     as_json: JsonOption = False,
 ) -> None:
     """List dead letters: what was set aside, why, after how many attempts, since when. Exit code 3 if any is open."""
-    ledger = _open_for(config, window=window, product=product)
+    ledger = open_ledger(config, window=window, product=product)
     letters = _select(ledger, window=window, kind=kind, product=product, older_than=older_than, closed=closed)
     if as_json:
         print_json_rows(letters)
@@ -111,7 +109,7 @@ def replay(
     if bool(ids) == (is_filtered or everything):
         typer.echo("tilewright: give numbers, or a filter, or --all", err=True)
         raise typer.Exit(ExitCode.USAGE)
-    ledger = _open_for(config, window=window, product=product)
+    ledger = open_ledger(config, window=window, product=product)
     letters = _chosen(ledger, ids) if ids else _select(ledger, window=window, kind=kind, product=product, older_than=older_than)
     done = 0
     if not dry_run and letters:
@@ -157,16 +155,6 @@ def _plan_again(config: Path | None, windows: set[str]) -> None:
         open_project(config).plan_again(sorted(windows), run_id=f"replay-{uuid4()}")
     except EnvironmentUnfit as error:
         typer.echo(f"tilewright: {error.message}; `tilewright run --window` plans with these inputs again later", err=True)
-
-
-def _open_for(config: Path | None, *, window: str | None, product: str | None) -> Ledger:
-    """The ledger; wrong usage where a filter can fit nothing in it."""
-    from resources.opening import open_project_ledger
-
-    settings = load(config)
-    ledger = open_project_ledger(settings)
-    require_known(settings, ledger, window=window, product=product)
-    return ledger
 
 
 def _select(

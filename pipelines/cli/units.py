@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pipelines.cli.exits import ExitCode
-from pipelines.cli.options import ConfigOption, JsonOption, ProductOption, WindowOption, load, open_ledger, require_known
+from pipelines.cli.options import ConfigOption, JsonOption, ProductOption, WindowOption, open_ledger
 from pipelines.cli.printing import print_json, print_json_rows, print_table, show_bytes
 from resources.units import UnitState
 
@@ -28,11 +28,7 @@ def units(
     as_json: JsonOption = False,
 ) -> None:
     """List units of work with state, counted attempts and reason, in the order they were first planned."""
-    from resources.opening import open_project_ledger
-
-    settings = load(config)
-    ledger = open_project_ledger(settings)
-    require_known(settings, ledger, window=window, product=product, asset=asset)
+    ledger = open_ledger(config, window=window, product=product, asset=asset)
     found = ledger.units(asset=asset, window=window, state=state or None, product=product, limit=limit or None)
     if as_json:
         print_json_rows(found)
