@@ -17,11 +17,12 @@ from assets.sources.folder import FolderSource
 from assets.sources.names import uri_of
 from resources.config import ExecutorConfig
 from resources.errors import ErrorKind, Verdict
-from resources.executor import Fate, LocalExecutor
+from resources.executor import LocalExecutor
 from resources.staging import Staged, StageTask
 from resources.verdicts import Failure
 from tests.support.masters import identified
 from tests.support.sources import SHARED
+from tests.support.workers import answer_of
 
 MASTERS = SHARED / "masters"
 K = ErrorKind
@@ -76,19 +77,14 @@ def test_every_real_master_gets_its_verdict_in_a_bounded_worker(tmp_path: Path) 
             # folders of pages are staged whole by the engine; here each master is asked for on its own
             work = partial(_derive_beside, request)
             validate = partial(_validate_beside, request)
-            executor.submit([StageTask(sha256, 1, name, name, tmp_path / f"{name}.staged", work, validate)])
-            outcomes = []
-            while not outcomes:
-                outcomes = executor.wait(60)
-            (outcome,) = outcomes
-            assert outcome.fate is Fate.RETURNED, (name, outcome.detail)
-            if isinstance(outcome.result, Staged):
-                found[name] = len(outcome.result.made.metrics["pages"])
+            answer = answer_of(executor, StageTask(sha256, 1, name, name, tmp_path / f"{name}.staged", work, validate))
+            if isinstance(answer, Staged):
+                found[name] = len(answer.made.metrics["pages"])
             else:
-                assert isinstance(outcome.result, Failure)
-                assert outcome.result.verdict is Verdict.QUARANTINE, (name, outcome.result)
-                assert "found" in outcome.result.message or "leads back" in outcome.result.message
-                found[name] = outcome.result.kind
+                assert isinstance(answer, Failure)
+                assert answer.verdict is Verdict.QUARANTINE, (name, answer)
+                assert "found" in answer.message or "leads back" in answer.message
+                found[name] = answer.kind
     finally:
         executor.close()
     assert found == REAL

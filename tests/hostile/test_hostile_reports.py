@@ -21,9 +21,10 @@ from assets.inspections.rules import FieldRule
 from pipelines.demo.report_pdfs import report_pdf, scanned_pdf
 from resources.config import ExecutorConfig
 from resources.errors import ErrorKind, Verdict
-from resources.executor import Fate, LocalExecutor
+from resources.executor import LocalExecutor
 from resources.staging import Staged, StageTask
 from resources.verdicts import Failure
+from tests.support.workers import answer_of
 
 # by itself: workers import this module too, and need nothing of scenes
 PDFS = Path(__file__).parents[3] / "shared" / "data" / "pdfs"
@@ -222,18 +223,13 @@ def in_a_worker(
     try:
         for name, (report, ruled) in reports.items():
             work = partial(read_beside, report, ruled)
-            executor.submit([StageTask(name, 1, name, name, folder / f"{name}.staged", work, as_it_is)])
-            outcomes = []
-            while not outcomes:
-                outcomes = executor.wait(60)
-            (outcome,) = outcomes
-            assert outcome.fate is Fate.RETURNED, (name, outcome.detail)
-            if isinstance(outcome.result, Staged):
-                found[name] = (outcome.result.made.metrics["pages"], outcome.result.made.metrics["chars"])
+            answer = answer_of(executor, StageTask(name, 1, name, name, folder / f"{name}.staged", work, as_it_is))
+            if isinstance(answer, Staged):
+                found[name] = (answer.made.metrics["pages"], answer.made.metrics["chars"])
             else:
-                assert isinstance(outcome.result, Failure)
-                assert outcome.result.verdict is Verdict.QUARANTINE, (name, outcome.result)
-                found[name], messages[name] = outcome.result.kind, outcome.result.message
+                assert isinstance(answer, Failure)
+                assert answer.verdict is Verdict.QUARANTINE, (name, answer)
+                found[name], messages[name] = answer.kind, answer.message
     finally:
         executor.close()
     return found, messages
